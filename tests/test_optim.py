@@ -99,3 +99,13 @@ def test_mistakes_are_named(blobs):
     for settings, message in (({"n_data": 0}, "n_data"), ({"lr": -1.0}, "lr"), ({"beta1": 1.0}, "beta1")):
         with pytest.raises(ValueError, match=message):
             bf.optim.IVON(net.parameters(), **{"n_data": 96, **settings})
+
+
+def test_a_group_that_is_added_later_is_trained(blobs):
+    net = network()
+    optimizer = bf.optim.IVON(net[2].parameters(), n_data=96)
+    optimizer.add_param_group({"params": net[0].parameters(), "lr": 0.05})
+    before = net[0].weight.detach().clone()
+    loop(net, optimizer, blobs, 1, 96)
+    assert not torch.equal(net[0].weight, before)
+    assert bool((optimizer.std(net[0].weight) > 0).all())

@@ -17,9 +17,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -363,6 +363,24 @@ def part_of_batch(first: int, rows: int, total: int | None = None) -> Iterator[N
         yield
     finally:
         _PART.reset(token)
+
+
+def same_part() -> Callable[[], AbstractContextManager[None]]:
+    """The context of `part_of_batch` that is active now, for another time or thread.
+
+    Returns:
+        A function that makes the context.
+
+    Examples:
+        >>> with bf.noise.part_of_batch(first=2, rows=3):
+        ...     again = bf.noise.same_part()
+        >>> with again():
+        ...     bf.noise.place_in_batch(3)
+        (2, 5)
+
+    """
+    part = _PART.get()
+    return nullcontext if part is None else partial(part_of_batch, *part)
 
 
 def place_in_batch(rows: int) -> tuple[int, int]:

@@ -112,14 +112,23 @@ class IVON(LightOptimizer):
         self._data = n_data / positive("temperature", temperature)
         self._batches, self._seed = max(1, -(-n_data // batch_size)), seed
         self._inside, self._draws, self._predictions = False, 0, 0
-        for group in self.param_groups:
-            group["params"] = [parameter for parameter in group["params"] if parameter.requires_grad]
-            group.setdefault("steps", 0)
-            for parameter in group["params"]:
-                self.state[parameter] |= {
-                    "hessian": torch.full_like(parameter, group["hessian_init"], requires_grad=False),
-                    "momentum": torch.zeros_like(parameter, requires_grad=False),
-                }
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, such as layers that are trained from now on; frozen parameters stay out.
+
+        Args:
+            param_group: `params` and settings that differ from the defaults.
+
+        """
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        group["params"] = [parameter for parameter in group["params"] if parameter.requires_grad]
+        group.setdefault("steps", 0)
+        for parameter in group["params"]:
+            self.state[parameter] |= {
+                "hessian": torch.full_like(parameter, group["hessian_init"], requires_grad=False),
+                "momentum": torch.zeros_like(parameter, requires_grad=False),
+            }
 
     @contextmanager
     def sampled_params(self, train: bool = False) -> Iterator[None]:

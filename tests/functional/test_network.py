@@ -412,13 +412,17 @@ class Checkpointed(nn.Module):
         return self.head(checkpoint(lambda x: torch.tanh(self.fc(x)), x, use_reentrant=False))
 
 
-def test_recomputed_activations_never_use_other_weights():
+def test_recomputed_activations_use_the_same_weights():
     network, x = Network(Checkpointed()), normal(3, 4)
-    theta = (network.initial + 0.5 * normal(network.size)).requires_grad_()
-    with pytest.raises(TypeError, match="no longer has the drawn weights"):
-        network.outputs(theta.unsqueeze(0), x)
-    with torch.no_grad():
-        network.outputs(theta.unsqueeze(0), x)  # nothing is computed again
+    thetas = network.initial + torch.stack((0.5 * normal(network.size), torch.zeros(network.size)))
+    thetas.requires_grad_()
+    network.outputs(thetas, x, train=True)[0].square().sum().backward()
+    expected = []
+    for theta in thetas.detach():
+        module = network.module(theta)
+        module(x).square().sum().backward()
+        expected.append(network.flatten({name: tensor.grad for name, tensor in module.named_parameters()}))
+    torch.testing.assert_close(thetas.grad, torch.stack(expected))
 
 
 # Inputs and outputs.

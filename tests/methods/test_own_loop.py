@@ -179,3 +179,44 @@ def test_a_step_that_is_not_counted_up_is_told_once(blobs):
 def test_a_step_is_a_whole_number(blobs, step):
     with pytest.raises(ValueError, match="step must be an integer of at least 0"):
         bf.Variational(network(), "categorical").loss(*blobs, n_data=len(blobs[1]), step=step)
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.fc = nn.Embedding(7, 4), nn.Linear(4, 7)
+
+    def forward(self, tokens):
+        return self.fc(self.embedding(tokens))
+
+
+def test_labels_of_tokens_are_predicted_inside_the_loop():
+    tokens = torch.arange(40).view(8, 5) % 7
+    method = bf.SWAG(Tagger(), "categorical").train()
+    method.loss(tokens, tokens.roll(1), n_data=8, step=0).backward()
+    assert method.predict(tokens, by="mean").probs.shape == (8, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (slice(None), lambda y: y + 3, "needs 6 outputs for these targets, the network gives 3"),
+        (slice(None), lambda y: y[:, None].expand(-1, 2), "needs a label for each of"),
+        (slice(1), lambda y: y[:1], "cannot take inputs of shape"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_one_line(blobs, x, y, message):
+    method = MAKERS["weight"](network())
+    method.loss(*blobs, n_data=96, step=0)
+    inputs = blobs[0] if x == slice(None) else blobs[0][x].expand(1, 2).repeat(1, 2)
+    with pytest.raises(ValueError, match=message) as caught:
+        method.loss(inputs, y(blobs[1]), n_data=96, step=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_hmc_says_that_it_has_no_steps(blobs):
+    method = bf.HMC(network(), "categorical")
+    for call in (lambda: method.loop_optimizer(n_data=96), lambda: method.loss(*blobs, n_data=96, step=0)):
+        with pytest.raises(ValueError, match=r"no training steps.*call fit\(data\)"):
+            call()

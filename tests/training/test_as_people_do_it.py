@@ -293,6 +293,7 @@ def test_settings_out_of_range_are_named(blobs):
         ({"accumulate": 41}, "accumulate must be at most batch_size, 40"),
         ({"clip_norm": 0.0}, "clip_norm must be a finite number above 0"),
         ({"ema": 1.0}, "ema must be a decay between 0 and 1"),
+        ({"ema": "0.9"}, "ema must be a decay between 0 and 1"),
     ):
         with pytest.raises(ValueError, match=message):
             MAKERS["point"]().fit(blobs, **SETTINGS, **settings)
@@ -337,6 +338,8 @@ def test_rates_that_mean_nothing_are_refused(blobs):
     ):
         with pytest.raises(ValueError, match=message):
             MAKERS[name]().fit(blobs, **SETTINGS, rates=rates)
+    with pytest.raises(TypeError, match="rates must be factors by layer"):
+        MAKERS["point"]().fit(blobs, **SETTINGS, rates=0.1)
 
 
 def test_a_stream_with_workers_is_read_once_per_epoch(blobs):

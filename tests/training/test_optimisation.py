@@ -109,3 +109,9 @@ def test_unknown_schedules_are_refused(schedule):
 def test_an_optimiser_that_needs_a_closure_is_refused(blobs):
     with pytest.raises(TypeError, match="LBFGS needs one: use another optimiser"):
         bf.Variational(torch.nn.Linear(2, 3), "categorical").fit(blobs, epochs=1, optimizer=torch.optim.LBFGS)
+
+
+def test_an_optimiser_object_is_told_that_the_parameters_are_the_methods(blobs):
+    net = torch.nn.Linear(2, 3)
+    with pytest.raises(TypeError, match=r"a class or function .* got an object of AdamW"):
+        bf.Variational(net, "categorical").fit(blobs, epochs=1, optimizer=torch.optim.AdamW(net.parameters()))

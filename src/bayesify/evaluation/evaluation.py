@@ -12,9 +12,10 @@ from torch.utils import _pytree as pytree
 from bayesify.evaluation.imbalance import by_class
 from bayesify.evaluation.scored_predictions import ScoredPredictions
 from bayesify.evaluation.scores import SCORES, Evaluation
-from bayesify.evaluation.streamed import StreamedPredictive
+from bayesify.evaluation.streamed import StreamedPredictive, to_one_shape
+from bayesify.likelihoods.labels import Labels
 from bayesify.predictive import Predictive
-from bayesify.training.batches import for_scoring
+from bayesify.training.batches import Batch, for_scoring
 
 if TYPE_CHECKING:
     from bayesify.methods import Method
@@ -96,9 +97,16 @@ def evaluate(
             "this method predicts several targets: score one at a time, "
             "score(bnn.predict(x)['class'], y['class']) of bayesify.evaluation"
         )
-    x, y = read_targets(method, data)
-    predictive = _predict(method, x, y, {"draws": draws, "seed": seed, "by": by})
-    unknown = None if ood is None else _predict(method, ood, None, {"draws": draws, "seed": seed, "by": by})
+    settings: dict[str, Any] = {"draws": draws, "seed": seed, "by": by}
+    batches = _batches(method, data)
+    if _alike(batches):
+        x, y = _joined(batches)
+        predictive = _predict(method, x, y, settings)
+    else:
+        parts = [targets for _, targets in batches]
+        y = _padded_labels(method, parts)
+        predictive = StreamedPredictive((method.predict(inputs, **settings) for inputs, _ in batches), parts)
+    unknown = None if ood is None else _predict(method, ood, None, settings)
     return _score(predictive, y, unknown, score).with_checks(method)
 
 
@@ -114,8 +122,32 @@ def _predict(method: Method, x: Any, y: Tensor | None, settings: dict[str, Any])
 
 def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:
     """Inputs and targets of a whole data set, in order."""
+    batches = _batches(method, data)
+    if not _alike(batches):
+        raise ValueError("the batches have inputs or targets of different shapes: pad them to one length")
+    return _joined(batches)
+
+
+def _batches(method: Method, data: Any) -> list[Batch]:
     batches = list(for_scoring(data, method.likelihood, method.network.dtype).in_order(1000))
     if not batches:
         raise ValueError("the data set is empty")
+    return batches
+
+
+def _alike(batches: list[Batch]) -> bool:
+    """Whether all batches have examples of the same shape."""
+    return len({tuple(leaf.shape[1:] for leaf in pytree.tree_leaves(batch)) for batch in batches}) == 1
+
+
+def _padded_labels(method: Method, parts: list[Tensor]) -> Tensor:
+    """The labels of batches of different lengths, with labels that are none in the places that are missing."""
+    likelihood = method.likelihood
+    if not isinstance(likelihood, Labels) or any(part.is_floating_point() for part in parts):
+        raise ValueError("batches of different shapes can be scored for integer labels only: pad them to one length")
+    return torch.cat(to_one_shape(parts, likelihood.ignore_index))
+
+
+def _joined(batches: list[Batch]) -> tuple[Any, Tensor]:
     x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[inputs for inputs, *_ in batches])
     return x, torch.cat([batch[1] for batch in batches])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,14 +31,15 @@ class StreamedPredictive(Predictive):
 
     Args:
         parts: predictives of consecutive inputs.
-        targets: the targets of all inputs; None where there are none.
+        targets: the targets of all inputs, or a list with those of each part, where these differ in length; None where
+            there are none.
 
     """
 
-    def __init__(self, parts: Iterator[Predictive], targets: Tensor | None = None) -> None:
+    def __init__(self, parts: Iterator[Predictive], targets: Tensor | Sequence[Tensor] | None = None) -> None:
         kept: dict[str, list[Tensor]] = {}
         self._count, crps = 0, 0.0
-        for given in parts:
+        for number, given in enumerate(parts):
             part = in_double(given) if given.kind == "regression" else given
             check_outputs(part, "the prediction")
             if self._count == 0:
@@ -49,12 +50,13 @@ class StreamedPredictive(Predictive):
                 for name, end in zip(("lower", "upper"), part.interval(_LEVEL), strict=True):
                     kept.setdefault(name, []).append(end)
             if targets is not None:
-                rows = targets[self._count : self._count + len(part)]
+                whole = isinstance(targets, Tensor)
+                rows = targets[self._count : self._count + len(part)] if whole else targets[number]
                 kept.setdefault("log_prob", []).append(part.log_prob(rows))
                 if part.kind == "regression":
                     crps += crps_of(part, part.likelihood.prepare(rows).to(part.outputs.device)) * len(part)
             self._count += len(part)
-        self._kept = {name: torch.cat(tensors) for name, tensors in kept.items()}
+        self._kept = {name: torch.cat(to_one_shape(tensors)) for name, tensors in kept.items()}
         self.crps = crps / max(self._count, 1)
         # Properties that are computed when they are first used are found here instead.
         vars(self).update({name: self._kept[name] for name in (*_OF_CLASSES, *_OF_NUMBERS) if name in self._kept})
@@ -75,6 +77,20 @@ class StreamedPredictive(Predictive):
         if level != _LEVEL:
             raise ValueError(f"a streamed prediction has the interval of level {_LEVEL} only, got {level}")
         return self._kept["lower"], self._kept["upper"]
+
+
+def to_one_shape(parts: Sequence[Tensor], filler: float = 0.0) -> list[Tensor]:
+    """Tensors `[n_i, ...]` with the axes after the first as long as the longest, filled up at their ends."""
+    sizes = [max(size) for size in zip(*(part.shape[1:] for part in parts), strict=True)]
+    padded = []
+    for part in parts:
+        if list(part.shape[1:]) == sizes:
+            padded.append(part)
+            continue
+        whole = part.new_full((len(part), *sizes), filler)
+        whole[tuple(slice(size) for size in part.shape)] = part
+        padded.append(whole)
+    return padded
 
 
 def crps_of(predictive: Predictive, targets: Tensor) -> float:

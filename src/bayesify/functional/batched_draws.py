@@ -84,6 +84,8 @@ def best_tier(network: Network, draws: int, x: Any, *, train: bool, each: bool, 
         return "loop", f"it could not be traced: {trace.problem}"
     if train and trace.updates_buffers:
         return "loop", "running statistics change in training"
+    if train and trace.checkpoints:
+        return "loop", "it makes activation checkpoints"
     if trace.uses_generator:
         return "loop", "it draws from torch's generator"
     if network.is_chain and not each and not stochastic:

@@ -9,6 +9,7 @@ arXiv:1506.02142). Torch is not patched, so other threads are not affected.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,12 @@ class KeyedDropout(TorchFunctionMode):
         if func is packed_dropout:
             return self._packed(*args)
         return func(*args, **kwargs)
+
+    def from_here(self) -> KeyedDropout:
+        """A context that goes on with the site that comes next in this one."""
+        other = copy.copy(self)
+        other.__dict__.pop("_multi_head", None)  # it would count the sites of this one
+        return other
 
     def active_rate(self, site_rate: float, training: bool) -> float:
         """The rate at which a site drops: zero where it is switched off."""

@@ -11,12 +11,13 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from bayesify import noise
 from bayesify.functional import batched_draws, layer_chain
 from bayesify.functional.batched_draws import LOOP_FROM_WEIGHTS
 from bayesify.functional.copying import Lock, as_module, fill, hollow
@@ -25,7 +26,7 @@ from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import InterfaceError, bind, count, pick
 from bayesify.functional.layout import Place, check_trainable, common_dtype, lay_out, main_dtype
 from bayesify.functional.lower_precision import lower_runs
-from bayesify.functional.recomputing import OWN_CHECKPOINTS, recomputing
+from bayesify.functional.recomputing import NOT_REPEATABLE, recomputing, second_runs
 from bayesify.functional.selection import as_texts, select
 from bayesify.functional.swapping import Swapping
 from bayesify.functional.trace_recorders import EscapedWeightsError, ReadRecorder
@@ -340,15 +341,13 @@ class Network(nn.Module):
             dropout: key `[2]` of the dropout masks; None switches dropout off.
             fixed_mask: all inputs share one mask, as when predicting; otherwise each input has its own.
             kept: frozen tensors and buffers that replace the network's, by name.
-            around: a context of the pass that gives the template the tensors that are not in `tensors`.
+            around: a context of the pass that changes how layers run or where their tensors come from.
 
         Returns:
             The output `[batch, ...]`, and the buffers that a training pass changed, by name.
 
         """
         trace = self.traced(x)
-        if torch.is_grad_enabled() and trace.checkpoints.get(train):
-            raise InterfaceError(OWN_CHECKPOINTS)
         state = {**tensors, **self.kept(), **(kept or {})}
         if trace.updates_buffers if train else trace.buffers_in_evaluation:
             state |= {name: state[name].clone() for name in self.buffer_names}
@@ -358,9 +357,11 @@ class Network(nn.Module):
             x = pytree.tree_map_only(Tensor, torch.clone, x)
         positional, named = self.arguments(x)
         with self.lock, ExitStack() as contexts:
+            self._swapping = self._swapping or Swapping(self.template)
             mode: KeyedDropout | None = None
             masked = dropout is not None and (trace.dropout_sites is None or bool(trace.dropout_sites))
-            self.set_mode(train=train, switched=trace.switched if masked else ())
+            switched = trace.switched if masked else ()
+            self.set_mode(train=train, switched=switched)
             if masked:
                 mode = KeyedDropout(
                     dropout,
@@ -378,20 +379,61 @@ class Network(nn.Module):
             if trace.problem is not None:
                 contexts.enter_context(ReadRecorder({}, (*self.template.parameters(), *self.template.buffers())))
             contexts.enter_context(self.pass_context(train=train))
+            if torch.is_grad_enabled():
+                names = [*tensors, *self.kept()]
+                again = _refuse_second_run if around is not None else self._again(names, mode, trace, train, switched)
+                contexts.enter_context(second_runs(again))
             if train and self.recomputed:
-                contexts.enter_context(recomputing(self.template, self.recomputed, mode))
+                contexts.enter_context(recomputing(self.template, self.recomputed))
             if trace.keeps_state:
                 contexts.callback(restore_state, state_of(self.template))
             if around is not None:
                 contexts.enter_context(around)
             try:
-                self._swapping = self._swapping or Swapping(self.template)
                 result = self._swapping.call(state, positional, named)
             except Exception as problem:
                 self._explain(problem, trace)
                 raise
         left = {name: state[name] for name in self.buffer_names} if train and trace.updates_buffers else {}
         return self.pick(result), left
+
+    def _again(
+        self, names: Sequence[str], mode: KeyedDropout | None, trace: Trace, train: bool, switched: Sequence[str]
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """How a checkpointed function runs in the backward pass: with the tensors, masks and modes of this pass."""
+        part, recomputed = noise.same_part(), self.recomputed if train else []
+
+        def again(function: Callable[..., Any]) -> Callable[..., Any]:
+            assert self._swapping is not None
+            swapping, masks = self._swapping, None if mode is None else mode.from_here()
+            tensors = swapping.now(names)
+            # The second run must not update running statistics again.
+            buffers = {name: tensors[name].clone() for name in self.buffer_names if trace.updates_buffers}
+
+            def run(*positional: Any, **named: Any) -> Any:
+                mode = None if masks is None else masks.from_here()
+                own = {name: tensor.clone() for name, tensor in buffers.items()}
+                if trace.changes_weights:
+                    own = {name: tensor.clone() for name, tensor in (tensors | own).items()}
+                with self.lock, ExitStack() as contexts:
+                    self.set_mode(train=train, switched=switched)
+                    if mode is not None:
+                        contexts.enter_context(mode)
+                    for context in (
+                        part(),
+                        swapping.placed({**tensors, **own}),
+                        # Checkpoints inside this one.
+                        second_runs(self._again(names, mode, trace, train, switched)),
+                        recomputing(self.template, recomputed),
+                    ):
+                        contexts.enter_context(context)
+                    if trace.keeps_state:
+                        contexts.callback(restore_state, state_of(self.template))
+                    return function(*positional, **named)
+
+            return run
+
+        return again
 
     def outputs(
         self,
@@ -574,6 +616,10 @@ class Network(nn.Module):
             self.trace = None
         if re.search(r"\bmeta\b", str(problem)):
             raise EscapedWeightsError from problem
+
+
+def _refuse_second_run(_: Callable[..., Any]) -> NoReturn:
+    raise InterfaceError(NOT_REPEATABLE)
 
 
 def _spec_of(module: nn.Module) -> dict[str, Any] | None:

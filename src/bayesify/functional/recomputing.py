@@ -1,30 +1,35 @@
 """Activation checkpointing: some modules keep only their inputs, and run again in the backward pass.
 
-A module of the network has its weights only while a pass runs (`functional_call`), but the second run comes later, in
-the backward pass. Therefore it is given the same tensors, buffers and dropout masks again (Chen, Xu, Zhang and
-Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016, arXiv:1604.06174).
+A module of the network has its weights only while a pass runs (`swapping.py`), but the second run comes later, in the
+backward pass. `Network` gives it the same tensors, buffers and dropout masks again. That holds for the modules that
+`fit(recompute=)` names and for checkpoints that the network makes itself, as Hugging Face's models do after
+`gradient_checkpointing_enable()` (Chen, Xu, Zhang and Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016,
+arXiv:1604.06174).
 """
 
 from __future__ import annotations
 
-import copy
 import fnmatch
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 import torch.utils.checkpoint
 from torch import nn
-from torch.func import functional_call
-from torch.utils.checkpoint import checkpoint
 
 from bayesify.errors import nearest
-from bayesify.functional.dropout import KeyedDropout
+
+Function = Callable[..., Any]
 
 OWN_CHECKPOINTS = (
-    "the network runs a part again in the backward pass, where it no longer has the drawn weights: switch its "
-    "activation checkpointing off, and name the part in fit(recompute=[...])"
+    "the network runs a part again in the backward pass, where it no longer has the drawn weights: use "
+    "torch.utils.checkpoint for it, or name the part in fit(recompute=[...])"
+)
+NOT_REPEATABLE = (
+    "the network makes activation checkpoints (torch.utils.checkpoint), which need estimator='weight' and weights that "
+    "are not sharded: switch its checkpointing off"
 )
 
 
@@ -57,85 +62,101 @@ def modules_to_recompute(module: nn.Module, patterns: Sequence[str]) -> list[str
 
 
 @contextmanager
-def recomputing(template: nn.Module, names: Sequence[str], dropout: KeyedDropout | None) -> Iterator[None]:
+def recomputing(template: nn.Module, names: Sequence[str]) -> Iterator[None]:
     """Inside this context the named modules keep their inputs alone.
 
     Args:
         template: the network, with its tensors in place.
         names: of the modules.
-        dropout: the active dropout of the pass, where there is any.
 
     """
-    modules = [template.get_submodule(name) for name in names]
-    for module in modules:
-        module.__dict__["forward"] = _Recomputed(module, dropout)
-    try:
+    with ExitStack() as restored:
+        for name in names:
+            module = template.get_submodule(name)
+            restored.callback(_restore_forward, module, module.__dict__.get("forward"))
+            run_again = partial(torch.utils.checkpoint.checkpoint, module.forward, use_reentrant=False)
+            module.__dict__["forward"] = run_again
         yield
-    finally:
-        for module in modules:
-            del module.__dict__["forward"]
+
+
+def _restore_forward(module: nn.Module, own: Function | None) -> None:
+    del module.__dict__["forward"]
+    if own is not None:
+        module.__dict__["forward"] = own
+
+
+class _InThread(threading.local):
+    """What the checkpoints of a thread run in the backward pass; None leaves them to torch."""
+
+    again: Callable[[Function], Function] | None = None
+
+
+_HERE = _InThread()
+_GUARD = threading.Lock()
+_originals: dict[str, Any] = {}
+_inside = 0
 
 
 @contextmanager
-def noticing_checkpoints() -> Iterator[list[str]]:
-    """Notice in this context whether a module makes checkpoints by itself: yields a list with a name for each.
+def second_runs(again: Callable[[Function], Function]) -> Iterator[None]:
+    """Inside this context and thread, the second run of a checkpointed function is that of `again(function)`.
 
-    Their second run comes when the module no longer has the weights of the pass.
+    Reentrant checkpoints become others: they would lose the gradients of weights that are not arguments.
+
+    Args:
+        again: called when the checkpoint is made.
+
     """
-    module, seen = torch.utils.checkpoint, list[str]()
-    with ExitStack() as restored:
-        for name in ("CheckpointFunction", "_checkpoint_without_reentrant_generator"):
-            own = getattr(module, name, None)
-            if own is not None:
-                restored.callback(setattr, module, name, own)
-                setattr(module, name, _Noticed(own, partial(seen.append, name)))
-        yield seen
+    before = _HERE.again
+    _install(1)
+    _HERE.again = again
+    try:
+        yield
+    finally:
+        _HERE.again = before
+        _install(-1)
 
 
-class _Noticed:
-    """A function of torch's checkpoints, or a class with one, that says when it is called."""
+def _install(change: int) -> None:
+    """Replace two functions of torch while any thread is inside `second_runs`."""
+    global _inside
+    module = torch.utils.checkpoint
+    with _GUARD:
+        _inside += change
+        if not _inside:
+            for name, own in _originals.items():
+                setattr(module, name, own)
+            _originals.clear()
+        elif not _originals:
+            for name, kind in (
+                ("_checkpoint_without_reentrant_generator", _Checkpoint),
+                ("CheckpointFunction", _Reentrant),
+            ):
+                _originals[name] = getattr(module, name)
+                setattr(module, name, kind(_originals[name]))
 
-    def __init__(self, own: Any, tell: Callable[[], None]) -> None:
-        self.own, self.tell = own, tell
 
-    def __call__(self, *positional: Any, **named: Any) -> Any:
-        self.tell()
-        return self.own(*positional, **named)
+class _Checkpoint:
+    """Torch's checkpoint, whose second run `second_runs` decides."""
 
-    def apply(self, function: Callable[..., Any], _: bool, *arguments: Any) -> Any:
-        """`CheckpointFunction.apply` without gradients, where torch would warn that there are none."""
-        self.tell()
-        return function(*arguments)
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    def __call__(self, function: Function, *settings: Any, **named: Any) -> Any:
+        return self.own(function if _HERE.again is None else _HERE.again(function), *settings, **named)
 
 
-class _Recomputed:
-    """The forward of a module that runs again in the backward pass."""
+class _Reentrant:
+    """Torch's `CheckpointFunction`; inside `second_runs` a checkpoint that is not reentrant."""
 
-    def __init__(self, module: nn.Module, dropout: KeyedDropout | None) -> None:
-        self.module, self.dropout = module, dropout
-        self.forward: Callable[..., Any] = type(module).forward.__get__(module)
+    def __init__(self, own: Any) -> None:
+        self.own = own
 
-    def __call__(self, *positional: Any, **named: Any) -> Any:
-        runner = WithForward(self.module, self.forward)
-        tensors = {f"module.{name}": tensor for name, tensor in self.module.named_parameters()}
-        buffers = {f"module.{name}": tensor for name, tensor in self.module.named_buffers()}
-        before = {name: tensor.clone() for name, tensor in buffers.items()}
-        first = True
-
-        def run(*arguments: Any, **keywords: Any) -> Any:
-            nonlocal first
-            # The second run must not update running statistics again.
-            own = buffers if first else {name: tensor.clone() for name, tensor in before.items()}
-            first = False
-            return functional_call(runner, {**tensors, **own}, arguments, keywords)
-
-        def contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-            if self.dropout is None:
-                return nullcontext(), nullcontext()
-            again = copy.copy(self.dropout)  # its number of sites so far is that at the start of this module
-            return nullcontext(), again
-
-        return checkpoint(run, *positional, use_reentrant=False, context_fn=contexts, **named)
+    def apply(self, function: Function, preserve: bool, *arguments: Any) -> Any:
+        if _HERE.again is None:
+            return self.own.apply(function, preserve, *arguments)
+        checkpoint = torch.utils.checkpoint.checkpoint
+        return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=preserve)
 
 
 class WithForward(nn.Module):

@@ -6,7 +6,8 @@ sixth of a step of a small transformer. Here both are found once for a module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
@@ -53,16 +54,37 @@ class Swapping:
             What the module returns.
 
         """
+        with self.placed(tensors):
+            try:
+                return self._module(*positional, **named)
+            finally:
+                for name, given in list(tensors.items()):
+                    owned, key = self._owners[name][0]
+                    tensors[name] = owned.get(key, given)
+
+    @contextmanager
+    def placed(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Inside this context the module has given tensors.
+
+        Args:
+            tensors: replace the module's own, by name.
+
+        """
         before = []
         try:
             for name, tensor in tensors.items():
                 for owned, key in self._owners[name]:
                     before.append((owned, key, owned[key]))
                     owned[key] = tensor
-            return self._module(*positional, **named)
+            yield
         finally:
-            for name, given in list(tensors.items()):
-                owned, key = self._owners[name][0]
-                tensors[name] = owned.get(key, given)
             for owned, key, own in reversed(before):
                 owned[key] = own
+
+    def now(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """The tensors that the module has at the moment, by name."""
+        found = {}
+        for name in names:
+            owned, key = self._owners[name][0]
+            found[name] = owned[key]
+        return found

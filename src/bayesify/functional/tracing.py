@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from bayesify.errors import first_line
 from bayesify.functional.dropout import Site
 from bayesify.functional.initialisation import seeded_torch
 from bayesify.functional.inputs import InterfaceError
-from bayesify.functional.recomputing import noticing_checkpoints
+from bayesify.functional.recomputing import second_runs
 from bayesify.functional.trace_recorders import DropoutRecorder, EscapedWeightsError, ReadRecorder, sites_from
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class Trace:
         changes_inputs: passes write into their inputs.
         changes_weights: passes write into the weights (an embedding with a largest norm).
         keeps_state: passes change attributes of the modules.
-        checkpoints: whether the module makes activation checkpoints itself (`torch.utils.checkpoint`), in training
-            passes (True) and in evaluation mode (False).
+        checkpoints: training passes make activation checkpoints themselves (`torch.utils.checkpoint`).
         evaluated: the same layers in evaluation mode.
         read_at: how many of these had been entered when a tensor was first read, by the tensor's name.
         gives_output: the linear layer or convolution whose output is that of the network, as it is or reshaped.
@@ -87,7 +86,7 @@ class Trace:
     changes_inputs: bool = True
     changes_weights: bool = True
     keeps_state: bool = True
-    checkpoints: Mapping[bool, bool] = field(default_factory=dict)
+    checkpoints: bool = False
     evaluated: dict[str, LayerUse] = field(default_factory=dict)
     read_at: dict[str, int] = field(default_factory=dict)
     gives_output: str | None = None
@@ -190,7 +189,7 @@ def _traced(network: Network, x: Any) -> Trace:
         changes_inputs=any(each.changed_inputs for each in passes),
         changes_weights=any(each.changed_weights for each in passes) or _has_largest_norm(network.template),
         keeps_state=any(each.changed_state for each in passes),
-        checkpoints={True: first.checkpoints, False: quiet.checkpoints},
+        checkpoints=first.checkpoints,
         evaluated=quiet.uses,
         read_at=quiet.read_at,
         gives_output=quiet.gives_output,
@@ -246,8 +245,14 @@ def _one_pass(
     positional, named = network.arguments(x)
     inputs = [leaf for leaf in pytree.tree_leaves((positional, named)) if isinstance(leaf, Tensor)]
     versions = [leaf._version for leaf in inputs]
+    checkpoints: list[Any] = []
+
+    def notice(function: Callable[..., Any]) -> Callable[..., Any]:
+        checkpoints.append(function)
+        return function
+
     try:
-        with torch.no_grad(), dropout, reads, noticing_checkpoints() as checkpoints:
+        with torch.no_grad(), dropout, reads, second_runs(notice):
             result = torch.func.functional_call(template, state, positional, named)
         changed_state = restore_state(attributes)
     finally:

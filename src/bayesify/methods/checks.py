@@ -180,11 +180,13 @@ def check_last_batch(network: Network, examples: Examples, batch_size: int, accu
 def same_kind(x: Any, trained_on: Shapes) -> bool:
     """Whether inputs have the shapes seen in training; a wrong number of axes or of features is an error.
 
-    A length that varies (sequences, image sizes) is no error here: the network may support it.
+    A length that varies (sequences, image sizes) is no error here: the network may support it. Rows of integers may be
+    texts.
     """
     shapes = shapes_of(x)
     axes = [len(shape) for shape in shapes] == [len(shape) for shape in trained_on]
-    table = all(len(shape) == 1 for shape in shapes)
+    leaves = pytree.tree_leaves(x)
+    table = all(len(leaf.shape) == 2 and leaf.is_floating_point() for leaf in leaves)
     if not axes or (table and shapes != trained_on):
         now, then = (_text(each, names_of(x)) for each in (shapes, trained_on))
         raise ValueError(f"inputs have shape {now}, the network was trained on {then}")

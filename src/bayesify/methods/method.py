@@ -176,6 +176,7 @@ class Method(Shardable):
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
         self._passes = 0
+        self._tried = {}
         # Whether `fit` is at work, and whether it was said that the method is untrained.
         self._under_way = self._said_untrained = False
 
@@ -353,6 +354,8 @@ class Method(Shardable):
             (10, True)
 
         """
+        if not isinstance(rates, Mapping | None):
+            raise TypeError(f"rates must be factors by layer, such as {{'encoder.*': 0.1}}, got {rates!r}")
         chosen, rate = self.choose_optimizer(optimizer, learning_rate, str(KL.parse(kl)))
         if optimizer is None and learning_rate is None and chosen == "adam":
             rate, usual = usual_plan(self, data)
@@ -817,16 +820,11 @@ class Method(Shardable):
         self.input_names = self.input_names or names_of(x)
         if isinstance(examples, TensorExamples):
             y = examples.y
-        rows, x = x, few(self.network, x)
-        output = self._try(x)[:1]
-
-        def check(targets: Tensor) -> None:
-            self.likelihood.check_outputs(output.expand(targets.shape[0], *output.shape[1:]), targets.to(output.device))
-
-        check(y)
-        self._before_fit = look_at(self, rows, y)
+        self._tried = {}
+        self._check_batch(x, y)
+        self._before_fit = look_at(self, x, y)
         if not isinstance(examples, TensorExamples):
-            examples.check = check
+            examples.check = self._check_batch
         self.input_shapes = shapes_of(x)
 
     def _carry_out(self, trainer: Trainer, folder: Path | None, before: Sequence[float] = ()) -> History:

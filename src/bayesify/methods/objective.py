@@ -20,6 +20,7 @@ from bayesify import noise
 from bayesify.distributed.sharding import Shard
 from bayesify.errors import at_least
 from bayesify.functional.sharded_pass import sharded_outputs
+from bayesify.methods.checks import few, shapes_of
 from bayesify.methods.prediction import Prediction
 from bayesify.training.batches import Batch, as_inputs, to_device
 from bayesify.training.trainable import Objective
@@ -52,6 +53,8 @@ class Learning(Prediction):
     # The step of the last loss in a loop of one's own, and the version of the weights that it saw.
     _last_loss: tuple[int, int] = (-1, -1)
     _warned_of_step: bool = False
+    # The shapes of the network's output for one example, by the shapes of inputs, with a number in its precision.
+    _tried: dict[str, tuple[Tensor, torch.Size]]
 
     # What a method must define.
 
@@ -227,6 +230,7 @@ class Learning(Prediction):
                 f"n_data must be the number of examples in the whole training set, the batch alone has {y.shape[0]}, "
                 f"got {n_data}"
             )
+        self._check_batch(x, y)
         self._note(step)
         self._check_counting(step)
         objective = self._loop_objective([(x, y)] * self.members, step, y.shape[0] / n_data, draws)
@@ -329,6 +333,18 @@ class Learning(Prediction):
 
     def _note(self, step: int) -> None:
         """Remember the number of the step, where the update rule or `absorb` needs it."""
+
+    def _check_batch(self, x: Any, y: Tensor) -> None:
+        """Refuse targets that do not fit the network's outputs; it runs once for each new shape of inputs.
+
+        Batches of texts may differ in length, for example.
+        """
+        shapes = str(shapes_of(x))
+        if shapes not in self._tried:
+            output = self._try(few(self.network, self._by_name(x)))
+            self._tried[shapes] = output.new_zeros(()), output.shape[1:]
+        number, shape = self._tried[shapes]
+        self.likelihood.check_outputs(number.expand(y.shape[0], *shape), y.to(number.device))
 
     def _check_counting(self, step: int) -> None:
         """Warn once if the optimiser has moved the weights since the last loss, and `step` has not moved."""

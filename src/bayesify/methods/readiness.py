@@ -22,10 +22,8 @@ def collected(method: Method) -> str | None:
     if missing is None:
         return None
     instead = "" if method.members > 1 or method.name == "hmc" else ", or predict(x, by='mean') for the point estimate"
-    return (
-        f"{method.name} has no {missing} yet, and so no uncertainty: call fit(data) first (a training loop of your own "
-        f"does not collect them){instead}"
-    )
+    own_loop = "" if method.name == "hmc" else ", or finish(data) after a training loop of your own"
+    return f"{method.name} has no {missing} yet, and so no uncertainty: call fit(data) first{own_loop}{instead}"
 
 
 def untrained(method: Method) -> str | None:

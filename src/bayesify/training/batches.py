@@ -38,12 +38,13 @@ class Examples(ABC):
 
     Attributes:
         n_data: number of examples.
-        check: called with the targets of each batch that is read later; set once the network's outputs are known.
+        check: called with the inputs and targets of each batch that is read later; set once the network's outputs are
+            known.
 
     """
 
     n_data: int
-    check: Callable[[Tensor], None] | None = None
+    check: Callable[[Any, Tensor], None] | None = None
     _names: list[str] | None = None  # names of the inputs in the first batch, where they have names
     _kept: KeptRows | None = None
 
@@ -114,7 +115,7 @@ class Examples(ABC):
     def _checked(self, batch: Batch) -> Batch:
         x, y = batch
         if self.check is not None:
-            self.check(y)
+            self.check(x, y)
         if isinstance(x, dict):
             # A compiled step identifies the parts of a batch by their order.
             self._names = self._names or list(x)
@@ -400,8 +401,9 @@ def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> Exampl
 
     """
     loader = hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray)
-    sized = isinstance(getattr(data, "dataset", data), Sized)
-    return as_examples(data, likelihood, dtype, n_data=1 if loader and not sized else None)
+    read_by_number = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    unknown = loader and not read_by_number and _distinct(data) is None
+    return as_examples(data, likelihood, dtype, n_data=1 if unknown else None)
 
 
 def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
@@ -451,12 +453,16 @@ def all_targets(examples: Examples) -> Tensor:
         examples: the data.
 
     Returns:
-        Prepared targets, `[n, ...]`.
+        Prepared targets, `[n, ...]`; one after the other where batches have different shapes.
 
     """
     if isinstance(examples, TensorExamples):
         return examples.y
-    return torch.cat([y for _, y in examples.in_order(1000)])
+    parts = [y for _, y in examples.in_order(1000)]
+    if len({part.shape[1:] for part in parts}) > 1:
+        # Batches of different lengths: what is left is a list of labels.
+        parts = [part.reshape(-1) for part in parts]
+    return torch.cat(parts)
 
 
 def take(x: Any, rows: Tensor | slice | int) -> Any:
@@ -555,23 +561,30 @@ def _check_count(n_data: int | None, actual: int) -> None:
 
 def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise ValueError("each batch or item of the data must be a pair (x, y)")
+        found = f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
+        raise ValueError(f"each batch or item of the data must be a pair (x, y), got {found}: x may be a dict")
     x, y = as_inputs(batch[0] if not isinstance(batch[0], list) else tuple(batch[0]), dtype), batch[1]
     y = likelihood.prepare(_as_targets(y, likelihood))
     _check_lengths(x, y)
     return x, y
 
 
+def _distinct(loader: Any) -> int | None:
+    """The number of distinct examples of a loader, where it knows it."""
+    dataset = getattr(loader, "dataset", None)
+    if not isinstance(dataset, Sized) or isinstance(dataset, IterableDataset):
+        return None
+    # A sampler of a subset has fewer distinct examples than its data set. Where there is a batch sampler, it holds
+    # the subset, and the loader's own sampler lists all examples.
+    batched = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
+    subset = getattr(batched or getattr(loader, "sampler", None), "indices", None)
+    return len(dataset) if subset is None else len({int(index) for index in subset})
+
+
 def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None) -> LoaderExamples:
     if isinstance(loader, Iterator):
         raise TypeError("data must be readable more than once, got an iterator: give a DataLoader")
-    dataset = getattr(loader, "dataset", None)
-    if n_data is None and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset):
-        # A sampler of a subset has fewer distinct examples than its data set. Where there is a batch sampler, it holds
-        # the subset, and the loader's own sampler lists all examples.
-        batched = getattr(getattr(loader, "batch_sampler", None), "sampler", None)
-        subset = getattr(batched or getattr(loader, "sampler", None), "indices", None)
-        n_data = len(dataset) if subset is None else len({int(index) for index in subset})
+    n_data = _distinct(loader) if n_data is None else n_data
     if n_data is None:
         raise ValueError("the number of examples is not known from this loader: give n_data=")
     if n_data < 1:

@@ -41,6 +41,11 @@ def make_optimizer(
     """
     parameters = list(parameters)
     positive("learning_rate", learning_rate)
+    if not callable(given) and not isinstance(given, str):
+        raise TypeError(
+            f"optimizer must be a name such as 'adam', or a class or function (parameters, lr=) that makes one, got an "
+            f"object of {type(given).__name__}: the parameters are those of the method"
+        )
     if not isinstance(given, str):
         optimizer = given(parameters, lr=learning_rate)
         if not isinstance(optimizer, Optimizer):

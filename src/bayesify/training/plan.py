@@ -109,7 +109,7 @@ class Plan:
             raise ValueError(f"accumulate must be at most batch_size, {self.batch_size}, got {self.accumulate}")
         if self.clip_norm is not None:
             positive("clip_norm", self.clip_norm)
-        if self.ema is not None and not 0 < self.ema < 1:
+        if self.ema is not None and not (isinstance(self.ema, int | float) and 0 < self.ema < 1):
             raise ValueError(f"ema must be a decay between 0 and 1, such as 0.999, got {self.ema!r}")
 
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ from bayesify.methods.method import Method
 from bayesify.methods.over_processes import claimed, first_only, over_processes, start_alike
 from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.batches import Examples, as_inputs
+from bayesify.training.batches import Batch, Examples, as_inputs
 from bayesify.training.loop import History
 from bayesify.training.warnings import chains_disagree, diverged_often
 
@@ -48,6 +48,9 @@ _SECONDS_TO_COMPILE = 100.0
 _TYPICAL_LEAPFROGS = 60
 # R-hat of a few draws is noise.
 _FEWEST_DRAWS = 10
+
+
+_NO_STEPS = "hmc has no training steps that a loop of your own could make: call fit(data)"
 
 
 class HMC(Chains):
@@ -293,7 +296,22 @@ class HMC(Chains):
         """
         return tree_of(self, self.inputs if x is None else x, data, draws, seed, sample_statistics(self))
 
+    def loop_optimizer(self, **settings: Any) -> NoReturn:
+        """Refuse a training loop of one's own: HMC has no training steps.
+
+        Args:
+            **settings: not used.
+
+        Raises:
+            ValueError: always.
+
+        """
+        raise ValueError(_NO_STEPS)
+
     # What the above is made of.
+
+    def _loop_objective(self, batches: list[Batch], step: int, share: float, draws: int) -> NoReturn:
+        raise ValueError(_NO_STEPS)
 
     @property
     def _sampling(self) -> Sampling:

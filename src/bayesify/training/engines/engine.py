@@ -209,6 +209,10 @@ class Engine:
             if plan.compiled:
                 logger.warning("the step is not fused (accumulate=, clip_norm=, rates= and recompute= are plain)")
             wanted = False
+        if wanted and method.network.traced(batch[0][0]).checkpoints:
+            if plan.compiled:
+                logger.warning("the step is not fused: the network makes activation checkpoints")
+            wanted = False
         if wanted:
             tell("compiling the step, once")
             by_number = isinstance(self.examples, TensorExamples) and self._augment is None

@@ -407,7 +407,11 @@ def _goal_table(rows: Sequence[Row]) -> str:
         [_alike(rows, r) for r in ours if r["method"] == "flipout"],
     )
     eager = [row for row in rows if row.get("path") == "eager" and row.get("method") in {"variational", "ivon"}]
-    collect("eager step / eager plain step", EAGER, [_to_eager(rows, row, "ms") for row in eager])
+    collect(
+        "eager step / eager plain step, flipout and samplers left out",
+        EAGER,
+        [_to_eager(rows, row, "ms") for row in eager],
+    )
     many = [row for row in weight if row.get("weights", 0) >= _MANY_WEIGHTS]
     collect("memory peak / eager plain training with Adam", MEMORY, [_to_eager(rows, row, "peak_gib") for row in many])
     members = [ratio / 5 for row in ours if row["method"] == "ensemble" and (ratio := _alike(rows, row)) is not None]

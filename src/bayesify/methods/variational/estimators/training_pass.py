@@ -54,9 +54,8 @@ def noisy_outputs(
                 forwards[layer] = partial(
                     flipout.forward, layer, mean=pair, delta=delta, bias_std=widths.get(bias), key=keys[draw]
                 )
-        # Another thread's pass must not run these forwards.
-        with network.lock, _replaced(forwards):
-            results.append(network.call(tensors, x, train=True, dropout=None if dropout is None else dropout[draw]))
+        mask = None if dropout is None else dropout[draw]
+        results.append(network.call(tensors, x, train=True, dropout=mask, around=_replaced(forwards)))
     buffers = {name: torch.stack([b[name] for _, b in results]) for name in results[0][1]}
     return torch.stack([output for output, _ in results]), buffers
 
