@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,6 +151,65 @@ def for_each_class(one: Callable[[Known], Score]) -> Callable[[Known], Score]:
     return fit
 
 
+def against_made_up(count: int, *, with_label: bool = False) -> Callable[[Known], Score]:
+    """A classifier of edges, of training images against images that are made from them and show no digit.
+
+    Args:
+        count: training images.
+        with_label: show it the predicted label too, so that it learns what an image with this label looks like.
+
+    """
+
+    def fit(known: Known) -> Score:
+        x, y = known.some(count)
+        names = [int(name) for name in known.bnn.notes["class_names"]]
+        strange = made_up(x.reshape(-1, 28, 28), torch.tensor(names)[y])
+
+        def seen(images: Tensor, labels: Tensor) -> Tensor:
+            label = torch.nn.functional.one_hot(labels, len(names)) * float(with_label)
+            return torch.cat((edges(images).float() * 10, label), 1)
+
+        strange = strange.flatten(1)
+        inputs = torch.cat((seen(x, y), seen(strange, labels_of(known.bnn, strange)[0])))
+        targets = (torch.arange(len(inputs)) >= len(x)).float()
+        weight = torch.tensor(len(x) / len(strange))
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(inputs.shape[1], 128), torch.nn.ReLU(), torch.nn.Linear(128, 1))
+        optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.1)
+        for _ in range(15):
+            for rows in torch.randperm(len(inputs)).split(256):
+                lost = torch.nn.functional.binary_cross_entropy_with_logits(
+                    net(inputs[rows])[:, 0], targets[rows], torch.where(targets[rows] > 0, weight, 1.0)
+                )
+                optimiser.zero_grad()
+                lost.backward()
+                optimiser.step()
+
+        @torch.no_grad()
+        def score(images: Tensor, labels: Tensor) -> Tensor:
+            found: Tensor = net(seen(images, labels))[:, 0]
+            return found
+
+        return score
+
+    return fit
+
+
+def made_up(images: Tensor, digits: Tensor, seed: int = 0) -> Tensor:
+    """Images `[n, 28, 28]` of no digit: halves of two digits, two over each other, turned and mirrored ones."""
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
+    differ = digits[order] != digits
+    one, other = images[differ], images[order][differ]
+    upper, left = one.clone(), one.clone()
+    upper[:, 14:], left[:, :, 14:] = other[:, 14:], other[:, :, 14:]
+    found = [upper, left, torch.maximum(one.roll(-4, 2), other.roll(4, 2))]
+    # What such digits look like when they are turned is a digit again, and is left out.
+    for turns, alike in ((1, [0]), (2, [0, 1, 6, 8, 9]), (3, [0])):
+        found.append(images[~torch.isin(digits, torch.tensor(alike))].rot90(turns, (1, 2)))
+    found.append(images[~torch.isin(digits, torch.tensor([0, 1, 8]))].flip(2))
+    return torch.cat(found)
+
+
 def pixels(images: Tensor) -> Tensor:
     """The images as they are."""
     return images.reshape(len(images), -1)
@@ -186,6 +246,10 @@ CHECKS: dict[str, Callable[[Known], Score]] = {
     "edges-all": nearest(edges, 50_000),
     "edges-each-class": for_each_class(nearest(edges, COMPARED, own_class=True)),
     "edges-normals": class_normals(edges),
+    "made-up": against_made_up(10_000),
+    "made-up-label": against_made_up(10_000, with_label=True),
+    "edges+made-up": both(nearest(edges, 10_000), against_made_up(10_000)),
+    "edges+made-up-label": both(nearest(edges, 10_000), against_made_up(10_000, with_label=True)),
     "edges+upright-blurred": both(nearest(edges, COMPARED), nearest(blurred, COMPARED)),
 }
 
@@ -209,6 +273,7 @@ def main() -> None:
     print(
         "check | run | digits known | digits right and accepted | letters accepted | scribbles | coverage lost, points"
     )
+    drawings: dict[Path, list[Any]] = {}
     for name in given.only.split(",") if given.only else CHECKS:
         totals = []
         for run in given.runs:
@@ -226,7 +291,9 @@ def main() -> None:
                 threshold = scores.quantile(COVERAGE)
             else:
                 threshold = scores[sure].quantile(1 - given.cost * len(sure) / int(sure.sum()))
-            parts = [drawn(bnn, file) for file in given.drawings or FOR_CHOOSING]
+            if run not in drawings:
+                drawings[run] = [drawn(bnn, file) for file in given.drawings or FOR_CHOOSING]
+            parts = drawings[run]
             shares = {}
             for kind in ("digits", "letters", "scribbles"):
                 images = torch.cat([part[kind][0] for part in parts])

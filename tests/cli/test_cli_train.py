@@ -357,6 +357,16 @@ def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path)
     assert bayesify.load(tmp_path / "h").store.drawn == 15
 
 
+def test_a_good_fit_of_a_sampler_raises_no_alarm_and_a_flat_prior_raises_one(call, tmp_path):
+    flags = ["train", "--data", "moons", "--units", 5, "--activation", "tanh", "--method", "hmc"]
+    printed = call(*flags, "--warm-up", 150, "--samples", 150, "--out", tmp_path / "good").out
+    assert "before you trust it" not in printed  # its largest R-hat is above 1.01, as almost always
+    assert "R-hat of predictions" in str(bayesify.load(tmp_path / "good").summary())
+    quick = ["--warm-up", 30, "--samples", 30, "--prior", "flat", "--json"]
+    alerts = call(*flags, *quick, "--out", tmp_path / "flat").json["alerts"]
+    assert any("the posterior may be improper too" in alert for alert in alerts)
+
+
 def test_tables_of_numbers_have_defaults_that_work_for_every_family_and_for_hmc(call, tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("a,y\n" + "".join(f"{i / 50},{(i / 50) ** 2 + 0.01 * (i % 7)}\n" for i in range(60)))

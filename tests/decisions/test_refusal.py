@@ -36,6 +36,7 @@ POPULATIONS = {
     "just above the bound everywhere": lambda c: np.full_like(c, 0.0502),
     "jumps at the bound": lambda c: np.where(c > 0.3, 0.0499, 0.5),
     "confident and wrong": lambda c: np.where(c > 0.95, 0.2, 0.03),
+    "a few are easy": lambda c: np.where(c > 0.94, 0.01, 0.6),
 }
 
 
@@ -52,6 +53,24 @@ def test_the_promise_is_not_empty():
     _, coverage = broken(POPULATIONS["falls"], 4000, 0.05, 0.05, 50)
     # The best threshold accepts a share of sqrt(3 * 0.05 / 0.4) = 0.61.
     assert 0.5 < coverage < 0.62
+
+
+def test_a_small_easy_part_of_a_hard_problem_is_accepted():
+    """Most predictions are wrong, also among the most certain eighth; only the most certain 6% are good."""
+    count, coverage = broken(POPULATIONS["a few are easy"], 6000, 0.05, 0.05, 200)
+    assert 0.04 < coverage < 0.07
+    assert count <= stats.binom.ppf(0.999, 200, 0.05)
+
+
+def test_the_number_needed_counts_a_small_easy_part():
+    generator = np.random.default_rng(0)
+    certainty = generator.random(2400)
+    wrong = generator.random(2400) < POPULATIONS["a few are easy"](certainty)
+    assert sequential_tests.loosest(certainty, wrong, 0.05, 0.05) is None
+    needed = sequential_tests.examples_needed(certainty, wrong, 0.05, 0.05)
+    assert 2400 < needed < 15_000
+    _, coverage = broken(POPULATIONS["a few are easy"], needed, 0.05, 0.05, 50)
+    assert coverage > 0.03
 
 
 def test_without_the_order_of_tests_the_promise_would_break():
@@ -237,7 +256,8 @@ def test_an_error_that_cannot_be_met_is_refused():
     x = torch.randn(2000, 2)
     y = torch.randint(0, 2, (2000,))
     point = bf.PointEstimate(bf.networks.mlp(2, 2, units=4), "categorical")
-    with pytest.raises(ValueError, match="cannot be met by refusing"):
+    words = r"cannot be met by refusing: [\d,]+ of 2,000 predictions are wrong, \d+ of the most certain 62 among them"
+    with pytest.raises(ValueError, match=words):
         bf.calibrate(point, (x, y), max_error=0.05)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import importlib.util
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import attacks
 import ended_servers
+import malformed_requests
 import pytest
 import served
 import soak
@@ -58,8 +60,8 @@ class Answering:
         writer.close()
 
 
-def counts_of(answer, *, pause=0.0):
-    """What one client counts; the program does not run for so many seconds after each connection is made."""
+def counts_of(answer, *, pause=0.0, wait=0.0):
+    """What one client counts; after each connection is made the program does not run, or the client waits, for so many seconds."""
     pauses = Pauses()
     with Answering(answer) as place:
         client = Client(place, 0, polite=False, pauses=pauses)
@@ -68,11 +70,12 @@ def counts_of(answer, *, pause=0.0):
         async def opened_late(*where):
             streams = await opening(*where)
             time.sleep(pause)  # noqa: ASYNC251 -- the whole program stands still
+            await asyncio.sleep(wait)
             return streams
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(asyncio, "open_connection", opened_late)
-            ask_together([client], pauses, 0.3 + 2 * pause)
+            ask_together([client], pauses, 0.3 + 2 * (pause + wait))
     return client.counts
 
 
@@ -85,6 +88,7 @@ def test_clients_count_answers_honest_refusals_and_what_is_neither():
 
 def test_a_client_that_did_not_run_does_not_blame_the_server():
     assert set(counts_of(None, pause=0.7)) == {"late"}
+    assert set(counts_of(None, wait=0.7)) == {"late"}  # no single pause, but many clients that each take a while
 
 
 @pytest.mark.parametrize(
@@ -119,6 +123,30 @@ def test_a_wrong_number_is_seen_and_a_busy_server_is_asked_again(monkeypatch):
     assert [good.holds() for _ in range(5)] == [True, True, False, False, False]
     assert server.asked_again == 2 + served.ASKED
     assert f"{server.asked_again} times" in server.again
+
+
+def test_a_connection_that_breaks_off_before_it_is_shut_down_is_closed():
+    class Broken:
+        """A socket whose peer resets it between two looks."""
+
+        def __init__(self):
+            self.looks = 0
+
+        def recv(self, _):
+            self.looks += 1
+            if self.looks == 1:
+                raise TimeoutError
+            return b""
+
+        def shutdown(self, _):
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+        def settimeout(self, _):
+            pass
+
+        sendall = settimeout
+
+    assert malformed_requests._answer(Broken(), b"GET / HT", 1.0) == (None, None)
 
 
 def test_an_error_in_a_thread_of_clients_is_not_lost():
@@ -157,6 +185,18 @@ def process_that(code):
     process.number = process.process.pid
     process.process.stdout.readline()
     return process
+
+
+def test_looking_at_what_a_server_says_loses_none_of_it():
+    """The server and the campaign share the place in the file at which the server prints."""
+    process = Process.__new__(Process)
+    process.errors = served.tempfile.TemporaryFile("w+")
+    words = [sys.executable, "-c", "for n in range(20_000): print(n, file=__import__('sys').stderr, flush=True)"]
+    with subprocess.Popen(words, stderr=process.errors) as printing:
+        while printing.poll() is None:
+            process.said()
+    assert process.said() == "".join(f"{n}\n" for n in range(20_000))
+    process.errors.close()
 
 
 ENDS = "signal.signal(signal.SIGTERM, lambda *_: [{}])"
@@ -208,6 +248,6 @@ def test_a_campaign_that_breaks_off_is_a_loss_and_the_next_ones_are_made(monkeyp
     monkeypatch.setattr(campaign, "SHORT", tmp_path / "short.jsonl")
     monkeypatch.setattr(sys, "argv", ["campaign", "--short"])
     assert campaign.main() == 1
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert [line.split()[:4] for line in out.splitlines() if line.startswith("NaN")] == [["NaN", "more", "3", "3"]]
-    assert "the server did not start" in out.partition("lost:")[2]
+    assert all("the server did not start" in text.partition("lost:")[2] for text in (out, err))

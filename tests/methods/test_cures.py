@@ -1,5 +1,7 @@
 """Every warning of a fit, and that what it tells people to do makes it go away."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -178,3 +180,62 @@ def test_warnings_before_training_are_given_once_and_kept():
     texts = [str(one.message) for one in told]
     assert sum("unit scale" in text for text in texts) == 1
     assert "unit scale" in point.warnings["targets_unscaled"]
+
+
+def test_chains_that_disagree_are_cured_by_sampling_longer():
+    data = sine()
+    short = bf.HMC(net(1, 1), "gaussian:0.1", prior="normal:1", chains=4)
+    with without_warnings():
+        short.fit(data, warm_up=20, samples=20, max_leapfrogs=3, progress=False)
+    assert "chains_disagree" in short.warnings
+    assert "more warm_up= and samples=" in short.warnings["chains_disagree"]
+    assert all("learning rate" not in text for text in short.warnings.values())  # it has none
+    long = bf.HMC(net(1, 1), "gaussian:0.1", prior="normal:1", chains=4)
+    with without_warnings():
+        long.fit(data, warm_up=200, samples=200, max_leapfrogs=50, progress=False)
+    assert long.warnings == {}
+    assert long.history["r_hat"][-1] < short.history["r_hat"][-1]
+    assert "at most" in long.summary().facts["R-hat of predictions"]
+
+
+def test_a_sampler_that_learned_nothing_is_told_to_sample_longer():
+    sampler = bf.HMC(net(), "categorical", prior="normal:1", chains=2)
+    with without_warnings():
+        sampler.fit(moons(), warm_up=20, samples=2, max_leapfrogs=1, progress=False)
+    texts = [sampler.warnings.get(kind, "") for kind in ("no_better_than_constant", "worse_than_neighbours")]
+    assert any("sample longer, with more warm_up= and samples=" in text for text in texts)
+
+
+def test_an_improper_prior_is_said_once_kept_with_the_method_and_cured_by_a_proper_one():
+    x, y = sine(60)
+    with pytest.warns(bf.BayesifyWarning, match="may be improper too"):
+        flat = bf.HMC(nn.Linear(1, 1), "gaussian:flat", prior="flat", chains=2)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        flat.fit((x, y), warm_up=60, samples=60, progress=False)
+    assert not [one for one in told if "improper" in str(one.message)]
+    assert "a proper prior such as normal:10" in flat.warnings["improper_prior"]
+    proper = bf.HMC(nn.Linear(1, 1), "gaussian:flat", prior="normal:10", chains=2)
+    with without_warnings():
+        proper.fit((x, y), warm_up=60, samples=60, progress=False)
+    assert "improper_prior" not in proper.warnings
+
+
+def test_widths_that_stay_those_of_a_prior_around_trained_weights_are_no_alarm():
+    x, y = moons()
+    trained = net()
+    adam = torch.optim.Adam(trained.parameters(), lr=0.05)
+    for _ in range(200):
+        adam.zero_grad()
+        nn.functional.cross_entropy(trained(x), y).backward()
+        adam.step()
+    tuned = bf.Variational(trained, "categorical", prior="pretrained:0.03")
+    assert warned(tuned, (x, y), epochs=20, learning_rate=0.01) == set()
+
+
+def test_the_cure_of_a_fit_with_a_time_limit_is_more_time():
+    short = bf.Auto(net(), "categorical", time=0.2)
+    with without_warnings():
+        method = short.fit(moons(), progress=False, epochs=1)
+    assert method.warnings
+    assert all("allow more time" in text for text in method.warnings.values())

@@ -326,3 +326,33 @@ def test_a_fit_as_good_as_its_pretrained_prior_gives_no_false_alarm(plane):
     # A prior that knows nothing is still compared with.
     assert baselines.prior_log_prob(make("variational", network, "normal:1"), x, y, 2) is not None
     assert baselines.prior_log_prob(tuned, x, y, 2) is None
+
+
+def test_the_means_may_be_tensors_of_another_network(plane, tmp_path):
+    start, centre = small(1), small(2)
+    prior = Pretrained(0.1, means=centre.state_dict())
+    assert prior.text == "pretrained:0.1"
+    bnn = bf.Variational(start, "categorical", prior={"0.*": prior, "*": "normal:1"})
+    flat = torch.cat([centre.get_parameter(name).detach().reshape(-1) for name in ("0.weight", "0.bias")])
+    torch.testing.assert_close(bnn.prior.means()[: flat.numel()].float(), flat)
+    assert not torch.equal(bnn.mean_weights[: flat.numel()], flat)  # it starts from its own weights
+    with torch.no_grad():
+        centre[0].weight.zero_()  # the prior keeps what it was given
+    torch.testing.assert_close(bnn.prior.means()[: flat.numel()].float(), flat)
+    bnn.fit(plane, epochs=2, progress=False, compiled=False)
+    loaded = bf.load(bnn.save(tmp_path / "run"), network=small(3))
+    torch.testing.assert_close(loaded.prior.means(), bnn.prior.means())
+
+
+@pytest.mark.parametrize(
+    "means, error, message",
+    [
+        (torch.zeros(3), TypeError, r"means must be tensors by name, such as another.state_dict\(\), got Tensor"),
+        ({"0.weight": 1.0}, TypeError, "means must be tensors by name"),
+        ({"0.wieght": torch.zeros(4, 2)}, ValueError, "means has no tensor '0.weight'; did you mean '0.wieght'"),
+        ({"0.weight": torch.zeros(2, 4)}, ValueError, r"means of '0.weight' must have shape \[4, 2\], got \[2, 4\]"),
+    ],
+)
+def test_means_that_do_not_fit_are_refused_in_a_line(means, error, message):
+    with pytest.raises(error, match=message):
+        bf.Variational(small(1), "categorical", prior=Pretrained(0.1, means=means))

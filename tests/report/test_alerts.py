@@ -6,8 +6,8 @@ import torch
 import bayesify as bf
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.predictive import Predictive
-from bayesify.report.alerts import alerts, chains_disagree, never_fitted, overconfident
-from bayesify.training.warnings import widths_stuck
+from bayesify.report.alerts import alerts, never_fitted, overconfident
+from bayesify.training.warnings import widths_stuck, without_warnings
 
 
 def confident(confidence, accuracy, count):
@@ -90,16 +90,19 @@ def test_a_method_that_was_never_fitted_says_so_first(blobs):
     assert never_fitted(method, [1.0]) is None  # a history alone is a record, too
 
 
-def test_a_sampler_is_judged_by_its_chains():
-    from types import SimpleNamespace
-
-    def sampler(**found):
-        about = {"converged": True, "chains": 4, "r_hat": 1.002, "divergences": 0} | found
-        return SimpleNamespace(diagnose=lambda: SimpleNamespace(**about))
-
-    assert chains_disagree(sampler()) is None
-    assert "largest R-hat 1.200" in chains_disagree(sampler(converged=False, r_hat=1.2))
-    assert "12 trajectories diverged" in chains_disagree(sampler(divergences=12))
+def test_a_sampler_is_judged_by_what_fit_found_and_by_its_own_checks_where_fit_judged_nothing(blobs):
+    x, y = blobs
+    method = bf.HMC(bf.networks.mlp(2, 3, units=4, layers=1), "categorical", prior="normal:1", chains=2)
+    with without_warnings():
+        method.fit((x, y), warm_up=30, samples=20, progress=False)
+    predictive = method.predict(x)
+    # An R-hat above 1.01 is a number of `diagnose()`, and no alarm while the mean prediction is certain.
+    assert {a.kind for a in alerts("HMC", method, [], [], predictive, y)} == set(method.warnings)
+    method.warnings, method.store.counts[1] = {}, 12
+    assert not alerts("HMC", method, [1.0], [], predictive, y)
+    method.checked = None  # as in a run of an earlier version
+    found = {a.kind: a.text for a in alerts("HMC", method, [1.0], [], predictive, y)}
+    assert "12 of 40 trajectories diverged" in found["divergences"]
 
 
 def test_a_sampler_that_drew_nothing_has_no_chains_to_judge(blobs):

@@ -4,10 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from talking import serving
 
+import bayesify as bf
 from bayesify.cli import main
 from bayesify.serving.models import Registry
+from bayesify.serving.promises import Promises
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +104,21 @@ def test_numbers_have_conformal_intervals(certified):
         found = answer["predictions"][0]
         assert found["conformal_lower"] < found["value"] < found["conformal_upper"]
         assert answer["promise"]["coverage"] == pytest.approx(0.8)
+
+
+def test_guarantees_that_were_made_differently_are_told_apart():
+    """Two calls of certify with other draws: no request has both, and certainties of the two are not compared."""
+    torch.manual_seed(0)
+    bnn = bf.Variational(bf.networks.mlp(2, 2, units=4), "categorical", prior="normal:1")
+    x = torch.randn(400, 2)
+    y = (x[:, 0] > 0).long()
+    bnn.fit((x[:200], y[:200]), epochs=40, learning_rate=0.05, progress=False, compiled=False)
+    bf.calibrate(bnn, (x[200:], y[200:]), max_error=0.2, draws=20)
+    promises = Promises(bnn)
+    assert promises.status(20, 0)["holds"]
+    assert promises.status(30, 0)["reason"] == "it was made for 20 draws and seed 0, this request has other ones"
+    bf.conformal(bnn, (x[200:], y[200:]), alpha=0.1, draws=30)
+    promises = Promises(bnn)
+    assert not promises.status(20, 0)["holds"]
+    assert promises.status(20, 0)["reason"].startswith("the guaranteed coverage was made for 30 draws")
+    assert promises.status(30, 0)["reason"].startswith("the guaranteed error was made for 20 draws")

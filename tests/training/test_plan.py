@@ -43,3 +43,14 @@ def test_a_column_that_nobody_recorded_is_refused_with_the_nearest_name():
     assert history["validation_nll"] == [None]  # a training without validation data
     with pytest.raises(KeyError, match="unknown column 'elbow'; did you mean 'elbo'"):
         history["elbow"]
+
+
+def test_a_history_is_asked_for_columns_by_name_and_gives_its_epochs_in_order():
+    history = History([{"epoch": 1, "nll": 1.5, "elbo": -30.0, "validation_nll": None}, {"epoch": 2, "nll": 1.0}])
+    assert "elbo" in history
+    assert "validation_nll" not in history  # a training without validation data
+    assert "accuracy" not in history
+    assert 0 not in history
+    assert [record["epoch"] for record in history] == [1, 2]
+    with pytest.raises(TypeError, match=r"a column of the history has a name, such as 'nll', got 0: epochs are in"):
+        history[0]

@@ -17,6 +17,7 @@ from bayesify.training.warnings import (
     blew_up,
     chains_disagree,
     collapsed,
+    diverged_often,
     elbo_below_constant,
     kl_frozen,
     no_better_than_constant,
@@ -206,3 +207,9 @@ def test_collapse_and_chains_name_what_they_are_about():
     # It does no harm where the mean of the chains is certain.
     assert chains_disagree(1.5, 4, 2, 50, "sample longer", error=0.2) is None
     assert "uncertain by 40% of the predictive" in chains_disagree(1.5, 4, 2, 50, "sample longer", error=0.4)
+
+
+def test_a_few_diverged_trajectories_in_a_thousand_are_no_alarm():
+    assert diverged_often(0, 0) is None
+    assert diverged_often(5, 1000) is None
+    assert "50 of 1,000 trajectories diverged" in diverged_often(50, 1000)

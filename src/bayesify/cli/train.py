@@ -192,28 +192,25 @@ def _result(trained: Trained) -> dict[str, Any]:
         "random_weights": method.network.random_size,
         "examples": about["examples"],
         "understood": describe_table(about),
-        "notices": about.get("notices") or [],
+        "notices": [*(about.get("notices") or []), *_still_falling(trained)],
         "withheld": about["withheld"],
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),
         "seconds": round(sum(record["seconds"] for record in method.history.records), 3),
         **{name: last[name] for name in names if name in last},
         "stopped": method.history.stopped or None,
-        "alerts": _alerts(trained),
+        "alerts": list(method.warnings.values()),
     }
 
 
-def _alerts(trained: Trained) -> list[str]:
-    from bayesify.report.alerts import chains_disagree
+def _still_falling(trained: Trained) -> list[str]:
+    """A note where a longer training may do better: no reason to distrust a fit whose predictions passed the checks."""
     from bayesify.training.warnings import not_converged
 
-    method = trained.method
-    if method.name == "hmc":
-        last = chains_disagree(method)
-    else:
-        last = not_converged(method.history["loss"])
-        last = last and f"{last} (bayesify train --resume {trained.run} --extend EPOCHS)"
-    return [*method.warnings.values(), *([last] if last else [])]
+    if trained.method.name == "hmc":  # its chains are judged by their predictions
+        return []
+    told = not_converged(trained.method.history["loss"])
+    return [f"{told} (bayesify train --resume {trained.run} --extend EPOCHS)"] if told else []
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -287,7 +287,8 @@ def _unsupported(certainty: Any, wrong: Any, max_error: float, risk: float) -> V
             f"{len(wrong):,} calibration examples do not support max_error={max_error:g} {confidence}: "
             f"about {needed:,} would be needed{instead}"
         )
+    strict = sequential_tests.strictest(certainty, wrong)
     return ValueError(
-        f"max_error={max_error:g} {confidence} cannot be met by refusing: {int(wrong.sum())} of {len(wrong):,} "
-        f"predictions are wrong, the most certain ones among them, and more examples like these would not help{instead}"
+        f"max_error={max_error:g} {confidence} cannot be met by refusing: {int(wrong.sum()):,} of {len(wrong):,} "
+        f"predictions are wrong, {strict.errors:,} of the most certain {strict.count:,} among them{instead}"
     )

@@ -10,8 +10,9 @@ is `Binomial(m, R(t))`, with `R(t)` the selective error of accepting everything 
 Thresholds are tested from strict to loose, and testing ends at the first one that is not rejected, so no correction for
 their number is needed (Angelopoulos, Bates, Candes, Jordan and Lei, "Learn then test: calibrating predictive algorithms
 to achieve risk control", 2021, arXiv:2110.01052). A sequence that starts with few examples often ends at once, by one
-unlucky error. It starts at half of the examples; with many examples a second sequence starts at an eighth of them, and
-each has half of the error probability. The bound is exact where a stricter threshold does not have a higher error.
+unlucky error. It starts at half of the examples; with many examples more sequences start at an eighth of them, a 32nd
+and so on, and all have the same part of the error probability. The bound is exact where a stricter threshold does not
+have a higher error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-_FIRST, _SECOND = 2, 8
+# A sequence of tests starts at one of so many examples, the next at a quarter of these.
+_FIRST, _NEXT = 2, 4
 # Of fewer examples no rate of errors is worth naming.
 _FEW = 20
 
@@ -81,40 +83,57 @@ def candidates(
 
 
 def _starts(examples: int, max_error: float, risk: float) -> tuple[list[int], float]:
-    if examples // _SECOND >= smallest_sample(max_error, risk / 2):
-        return [examples // _SECOND, examples // _FIRST], risk / 2
-    return [max(smallest_sample(max_error, risk), examples // _FIRST)], risk
+    """At how many accepted examples the sequences start, and the level of each test."""
+    count = 1
+    while examples // (_FIRST * _NEXT**count) >= smallest_sample(max_error, risk / (count + 1)):
+        count += 1
+    if count == 1:
+        return [max(smallest_sample(max_error, risk), examples // _FIRST)], risk
+    return [examples // (_FIRST * _NEXT**place) for place in reversed(range(count))], risk / count
 
 
 def examples_needed(
     certainty: NDArray[np.floating], wrong: NDArray[np.bool_], max_error: float, risk: float
 ) -> int | None:
-    """About how many examples like these would support a bound; None where no number would.
+    """About how many examples like these would support a bound; None where this cannot be told from them.
 
-    A sequence of tests passes where its first test does: at the same rate of errors among the most certain half, or
-    the most certain eighth, in a larger sample.
+    A sequence of tests passes where its first test does: at the same rate of errors among the most certain half,
+    eighth and so on in a larger sample.
     """
     counts, errors = candidates(certainty, wrong)
-    best = math.inf
-    for part in (_FIRST, _SECOND):
-        place = int(np.searchsorted(counts, len(wrong) // part))
+    needed = []
+    start = len(wrong) // _FIRST
+    while start >= _FEW:
+        place = int(np.searchsorted(counts, start))
         count, error = int(counts[place]), int(errors[place])
         # One error more than was seen: with none seen, the true rate is hardly zero.
-        if count < _FEW or (error > 0 and (error + 1) / count >= max_error):
-            continue
-        best = min(best, _factor(count, error, max_error, risk / 2) * len(wrong))
-    fewest = smallest_sample(max_error, risk)
-    return None if best == math.inf else max(math.ceil(best), fewest)
+        if error == 0 or (error + 1) / count < max_error:
+            needed.append(_grown(len(wrong), count, error, max_error, risk))
+        start //= _NEXT
+    best = min(needed, default=math.inf)
+    return None if best == math.inf else max(math.ceil(best), smallest_sample(max_error, risk))
 
 
-def _factor(count: int, errors: int, max_error: float, risk: float) -> float:
-    """By how much a sample must grow, at the same rate of errors, until it passes."""
+def strictest(certainty: NDArray[np.floating], wrong: NDArray[np.bool_]) -> Accepted:
+    """The fewest examples whose rate of errors `examples_needed` looks at."""
+    counts, errors = candidates(certainty, wrong)
+    start = len(wrong) // _FIRST
+    while start // _NEXT >= _FEW:
+        start //= _NEXT
+    place = int(np.searchsorted(counts, start))
+    return Accepted(int(counts[place]), int(errors[place]))
+
+
+def _grown(examples: int, count: int, errors: int, max_error: float, risk: float) -> float:
+    """The size of a sample with the same rate of errors among its first examples, at which these pass."""
     factor = 1.0
-    while scipy.stats.binom.cdf(math.ceil(factor * errors), math.floor(factor * count), max_error) > risk:
+    while True:
+        _, level = _starts(math.floor(factor * examples), max_error, risk)
+        if scipy.stats.binom.cdf(math.ceil(factor * errors), math.floor(factor * count), max_error) <= level:
+            return factor * examples
         factor *= 1.05
         if factor > 1e6:
             return math.inf
-    return factor
 
 
 def smallest_bound(certainty: NDArray[np.floating], wrong: NDArray[np.bool_], risk: float) -> float | None:

@@ -54,6 +54,9 @@ def read_noise_prior(noise: object) -> NoisePrior | None:
     """The prior that the argument `noise` of a likelihood names; None where it names none."""
     if isinstance(noise, Hyperprior | Flat):
         return NoisePrior(noise)
+    if isinstance(noise, type):
+        example = "Flat()" if noise is Flat else f"{noise.__name__}(...)"
+        raise TypeError(f"noise must be a number, a text or a prior, got the class {noise.__name__}: write {example}")
     if not isinstance(noise, str):
         return None
     word = noise.strip().lower().replace("_", "-")

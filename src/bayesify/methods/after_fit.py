@@ -19,10 +19,12 @@ from bayesify.likelihoods.constant import constant_log_prob
 from bayesify.methods.approximation import approximation
 from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
 from bayesify.methods.elbo import ELBO
+from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, Examples, TensorExamples
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
 from bayesify.training.warnings import (
+    CURE,
     blew_up,
     collapsed,
     elbo_below_constant,
@@ -134,7 +136,10 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     notes: dict[str, str] = {}
     if method.has_elbo:
         bounded: Any = method  # a `WithELBO`, which cannot be imported here: it is a `Method`
-        texts |= {"kl_frozen": kl_frozen(kls), "widths_stuck": widths_stuck(bounded.std, bounded.start_std())}
+        texts["kl_frozen"] = kl_frozen(kls)
+        # Around a trained network widths start as the prior's, where they stay if the data says little about them.
+        if not (isinstance(method.prior, WeightPrior) and method.prior.pretrained):
+            texts["widths_stuck"] = widths_stuck(bounded.std, bounded.start_std())
         elbo = bounded.elbo_of([training], examples.n_data, max(2, draws), method.seed)
         low = _below_constant(method, elbo, seen, examples.n_data)
         notes = {} if low is None else {"elbo_below_constant": low}
@@ -145,6 +150,17 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     found = _without_repetition({kind: text for kind, text in texts.items() if text is not None})
     checked = Checked(where, scored[1].shape[0], predictive.draws, **numbers, notes=notes)
     return Findings(found, checked, elbo)
+
+
+def _cure(method: Method) -> str:
+    """What to do about a fit that has not learned enough, in the settings that the method has."""
+    if method.deadline is not None:
+        return "allow more time"
+    plan = method.plan
+    if not isinstance(plan, Plan):
+        return "sample longer, with more warm_up= and samples=, or use another prior"
+    # A step size that the method found itself is no guess that could be ten times too high.
+    return CURE if plan.learning_rate is not None else f"train longer (epochs={2 * plan.epochs} or more)"
 
 
 def _effort(method: Method, n_data: int, available: int) -> tuple[int, int]:
@@ -171,26 +187,27 @@ def _predictions_judged(
     ours = predictive.log_prob(targets).double()
     texts: dict[str, str | None] = {}
     numbers: dict[str, Any] = {"nll": -float(ours.mean())}
+    cure = _cure(method)
     if targets.shape[0] < _FEWEST_ROWS:
         return texts, numbers
     constant = constant_log_prob(method.likelihood, seen.to(device), targets)
     if constant is not None:
         numbers["constant_nll"] = -float(constant.mean())
         texts["no_better_than_constant"] = no_better_than_constant(
-            (ours - constant).tolist(), numbers["constant_nll"], where
+            (ours - constant).tolist(), numbers["constant_nll"], where, cure
         )
         if texts["no_better_than_constant"] is not None and _same_for_all(predictive, targets):
             texts["collapsed"] = _collapsed(method)
     prior = prior_log_prob(method, scored[0], targets, predictive.draws)
     if prior is not None:
         numbers["prior_nll"] = -float(prior.mean())
-        texts["no_better_than_prior"] = no_better_than_prior((ours - prior).tolist(), numbers["prior_nll"], where)
-    text, found = _against_neighbours(predictive, ours, memory, (scored[0], targets), where)
+        texts["no_better_than_prior"] = no_better_than_prior((ours - prior).tolist(), numbers["prior_nll"], where, cure)
+    text, found = _against_neighbours(predictive, ours, memory, (scored[0], targets), where, cure)
     return texts | text, numbers | found
 
 
 def _against_neighbours(
-    predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str
+    predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str, cure: str
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     kind, targets = predictive.kind, scored[1]
     if isinstance(predictive.likelihood, Several):
@@ -208,7 +225,7 @@ def _against_neighbours(
         variance = float(targets.double().reshape(len(targets), -1).var(0).mean()) if len(targets) > 1 else 0.0
         smallest = max((BEHIND_FACTOR - 1) * float(theirs.mean()), BEHIND_SHARE * variance)
         mine, other = math.sqrt(float(errors.mean())), math.sqrt(float(theirs.mean()))
-    text = worse_than_neighbours(deficit.tolist(), mine, other, score, neighbours.named, where, smallest)
+    text = worse_than_neighbours(deficit.tolist(), mine, other, score, neighbours.named, where, smallest, cure)
     return {"worse_than_neighbours": text}, {"neighbours": other, "score": mine}
 
 

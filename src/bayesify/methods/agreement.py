@@ -78,6 +78,11 @@ def too_few(stored: int, chains: int, epochs: int) -> str:
     )
 
 
+def recorded(found: Mapping[str, float]) -> dict[str, float | None]:
+    """The numbers as a history keeps them: None where chains that never meet make one infinite."""
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
 def described(record: Mapping[str, Any]) -> dict[str, str]:
     """What a summary says of the last record of a fit."""
     facts = {}
@@ -86,5 +91,6 @@ def described(record: Mapping[str, Any]) -> dict[str, str]:
         facts["burn-in"] = f"{record['burn_in_steps']:,} of {record['step']:,} steps{settled[record.get('settled')]}"
     if record.get("r_hat") is not None:
         facts["R-hat of predictions"] = f"{record['r_hat']:.3f} at most"
+    if record.get("effective_draws") is not None:
         facts["effective draws"] = f"{record['effective_draws']:,.0f} or more"
     return facts

@@ -21,9 +21,9 @@ def check(owner: object, name: str, *, above_zero: bool = False) -> None:
 
 
 def argument_fields(kind: type) -> tuple[dataclasses.Field[Any], ...]:
-    """The constructor's arguments, in the order in which the text form gives them."""
+    """The constructor's arguments that the text form gives, in its order; tensors have none."""
     fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    return tuple(field for field in fields if field.init)
+    return tuple(field for field in fields if field.init and field.metadata.get("text", True))
 
 
 def number_text(value: float) -> str:

@@ -233,7 +233,6 @@ def _scale_and_mean(prior: Prior, weight: Weight, variable: int | None, given: T
         return prior.scale_and_mean(weight)
     scale = 1.0 if variable is not None else prior.scale_for(weight.fan_in)
     if isinstance(prior, Pretrained):
-        if given is None:
-            raise ValueError(f"{prior.text} is centred on the weights of a network: pass given=network.initial")
-        return scale, given[weight.start : weight.start + weight.size].detach()
+        own = None if given is None else given[weight.start : weight.start + weight.size]
+        return scale, prior.centre(weight.name, weight.shape, own)
     return scale, prior.mean

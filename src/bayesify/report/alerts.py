@@ -65,12 +65,15 @@ def alerts(
     """
     texts: dict[str, str | None] = {
         "never_fitted": never_fitted(method, losses),
-        "not_converged": chains_disagree(method) if hasattr(method, "diagnose") else not_converged(losses),
+        "not_converged": None if hasattr(method, "diagnose") else not_converged(losses),
         "overconfident": overconfident(predictive, targets),
     }
     if method.checked is None:
         # `fit` has not judged it: a run of an earlier version, or a training loop of the user's.
-        texts["blew_up"] = None if hasattr(method, "diagnose") else blew_up(method.history["nll"])
+        if hasattr(method, "diagnose"):
+            texts |= method.own_checks(None)
+        else:
+            texts["blew_up"] = blew_up(method.history["nll"])
         if isinstance(method, Variational):
             texts |= {"widths_stuck": widths_stuck(method.std, method.start_std()), "kl_frozen": kl_frozen(kls)}
     raised = {kind: text for kind, text in texts.items() if text is not None}
@@ -82,26 +85,6 @@ def never_fitted(method: Method, losses: Sequence[float]) -> str | None:
     if method.plan is not None or method.checked is not None or len(losses):
         return None
     return "no training is recorded: unless your own loop trained it, these are the scores of its initial weights"
-
-
-def chains_disagree(method: Any) -> str | None:
-    """Whether a sampler's chains predict differently (by `diagnose()`), or some of its trajectories diverged."""
-    try:
-        diagnosis = method.diagnose()
-    except ValueError:
-        # There are no draws, which `never_fitted` reports, or no inputs to judge predictions at.
-        return None
-    if not diagnosis.converged:
-        return (
-            f"not converged: its {diagnosis.chains} chains disagree on predictions (largest R-hat "
-            f"{diagnosis.r_hat:.3f}); sample longer before comparing"
-        )
-    if diagnosis.divergences:
-        return (
-            f"{diagnosis.divergences:,} trajectories diverged: parts of the posterior may be missing; set a higher "
-            "acceptance"
-        )
-    return None
 
 
 def overconfident(predictive: Predictive, targets: Any) -> str | None:

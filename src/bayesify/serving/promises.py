@@ -110,7 +110,7 @@ class Promises:
     def describe(self) -> dict[str, Any]:
         """The guarantees in words, with the draws and the seed that they need, and whether the inputs still fit."""
         made = [promise.certificate.promise for promise in (self.refusal, self.conformal) if promise is not None]
-        origin = self._origin
+        origin = next(iter(self._origins.values()))
         lapsed = self.monitor is not None and self.monitor.lapsed
         return {"promised": made, "draws": origin.draws, "seed": origin.seed, "holds": not lapsed}
 
@@ -120,16 +120,17 @@ class Promises:
                 f"the inputs no longer look like those of the calibration (evidence {odds(self.monitor.evidence)} "
                 f"after {self.monitor.lapsed_at} inputs): certify the model again on new examples"
             )
-        if not self._same(draws, seed):
-            origin = self._origin
-            return f"it was made for {origin.draws} draws and seed {origin.seed}, this request has other ones"
+        for name, origin in self._origins.items():
+            if (draws, seed) != (origin.draws, origin.seed):
+                what = "it was" if self._same(origin.draws, origin.seed) else f"the {name} was"
+                return f"{what} made for {origin.draws} draws and seed {origin.seed}, this request has other ones"
         return None
 
     def _same(self, draws: int, seed: int) -> bool:
-        return not self.any or (draws, seed) == (self._origin.draws, self._origin.seed)
+        """Whether every guarantee was made for such predictions; two calls of `certify` may differ."""
+        return all((draws, seed) == (origin.draws, origin.seed) for origin in self._origins.values())
 
     @property
-    def _origin(self) -> Provenance:
-        promise = self.refusal or self.conformal
-        assert promise is not None
-        return promise.provenance
+    def _origins(self) -> dict[str, Provenance]:
+        made = {"guaranteed error": self.refusal, "guaranteed coverage": self.conformal}
+        return {name: promise.provenance for name, promise in made.items() if promise is not None}

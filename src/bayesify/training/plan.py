@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,8 @@ class History:
         (5, [1, 2, 3, 4, 5])
         >>> history["nll"][-1] < history["nll"][0]
         True
+        >>> "elbo" in history, "accuracy" in history
+        (True, False)
 
     """
 
@@ -191,8 +193,11 @@ class History:
 
         Raises:
             KeyError: no epoch recorded it, and it is no column that every training may have.
+            TypeError: `name` is no text.
 
         """
+        if not isinstance(name, str):
+            raise TypeError(f"a column of the history has a name, such as 'nll', got {name!r}: epochs are in .records")
         recorded = dict.fromkeys(key for record in self.records for key in record)
         if self.records and name not in recorded and name not in _COLUMNS:
             raise KeyError(f"unknown column {name!r}{nearest(name, recorded)}")
@@ -200,6 +205,14 @@ class History:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The records, one dictionary per epoch."""
+        return iter(self.records)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether an epoch recorded a number in the column `name`."""
+        return isinstance(name, str) and any(record.get(name) is not None for record in self.records)
 
     def to_jsonl(self) -> str:
         """The records as text, one line of JSON per epoch."""

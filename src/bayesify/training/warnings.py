@@ -38,8 +38,12 @@ DISAGREE_FROM = 1.2
 # Chains that disagree are warned of where their mean prediction has a standard error of this share of the predictive
 # standard deviation: an error of 0.25 raises the RMSE by 3%.
 CHAIN_ERROR = 0.25
+# Trajectories that may diverge, as a share of all: a few in a thousand do not change a prediction.
+MOST_DIVERGED = 0.01
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
+# The cure of a fit that has not learned enough, by a method that follows a learning rate.
+CURE = "train longer, change the learning rate (10 times higher or lower)"
 _FEWEST_EPOCHS = 5
 # Calls from files in these folders are not the user's.
 _INSIDE = (str(Path(__file__).parents[1]) + os.sep, str(Path(torch.__file__).parent) + os.sep)
@@ -156,13 +160,14 @@ def widths_stuck(widths: Any, start: Any) -> str | None:
     )
 
 
-def no_better_than_constant(gain: Sequence[float], constant: float, where: str) -> str | None:
+def no_better_than_constant(gain: Sequence[float], constant: float, where: str, cure: str = CURE) -> str | None:
     """Warn when predictions are no better than one that ignores the inputs, beyond two standard errors.
 
     Args:
         gain: for each example, its log probability minus that under the constant prediction, in nats.
         constant: the mean NLL of the constant prediction.
         where: the data, such as `training data`.
+        cure: what to do about it, with this method.
 
     Returns:
         The warning, or None.
@@ -175,7 +180,7 @@ def no_better_than_constant(gain: Sequence[float], constant: float, where: str) 
     worse = "worse" if mean < max(-1.0, -STANDARD_ERRORS * error) else "no better"
     return (
         f"{worse} than a constant prediction: its NLL on {where} is {constant - mean:.4g}, one that ignores the inputs "
-        f"has {constant:.4g}; train longer, change the learning rate (10 times higher or lower), or use another method"
+        f"has {constant:.4g}; {cure}, or use another method"
     )
 
 
@@ -206,7 +211,14 @@ def elbo_below_constant(elbo: float, standard_error: float, kl: float, constant:
 
 
 def worse_than_neighbours(
-    deficit: Sequence[float], ours: float, theirs: float, score: str, named: str, where: str, smallest: float
+    deficit: Sequence[float],
+    ours: float,
+    theirs: float,
+    score: str,
+    named: str,
+    where: str,
+    smallest: float,
+    cure: str = CURE,
 ) -> str | None:
     """Warn when predictions are far behind those of the nearest training examples, beyond two standard errors.
 
@@ -218,6 +230,7 @@ def worse_than_neighbours(
         named: what predicted instead, such as `the 3 nearest training examples`.
         where: the data, such as `training data`.
         smallest: the mean deficit below which nothing is said.
+        cure: what to do about it, with this method.
 
     Returns:
         The warning, or None.
@@ -228,18 +241,18 @@ def worse_than_neighbours(
         return None
     return (
         f"worse than {named}: its {score} on {where} is {ours:.3g}, theirs {theirs:.3g}; it has not learned what the "
-        "data holds: train longer, change the learning rate (10 times higher or lower), or use another method or a "
-        "larger network"
+        f"data holds: {cure}, or use another method or a larger network"
     )
 
 
-def no_better_than_prior(gain: Sequence[float], prior: float, where: str) -> str | None:
+def no_better_than_prior(gain: Sequence[float], prior: float, where: str, cure: str = CURE) -> str | None:
     """Warn when predictions are no better than those of weights drawn from the prior, beyond two standard errors.
 
     Args:
         gain: for each example, its log probability minus that under the prior, in nats.
         prior: the mean NLL under the prior.
         where: the data, such as `training data`.
+        cure: what to do about it, with this method.
 
     Returns:
         The warning, or None.
@@ -250,7 +263,7 @@ def no_better_than_prior(gain: Sequence[float], prior: float, where: str) -> str
         return None
     return (
         f"no better than the prior: its NLL on {where} is {prior - mean:.4g}, networks drawn from the prior have "
-        f"{prior:.4g}; train longer, or change the learning rate (10 times higher or lower)"
+        f"{prior:.4g}; {cure}, or use another method"
     )
 
 
@@ -355,6 +368,25 @@ def chains_disagree(
     return (
         f"{who} disagree on predictions (largest R-hat {r_hat:.2f}, {effective:.0f} effective draws of "
         f"{chains * draws}{told}): {cure}"
+    )
+
+
+def diverged_often(divergences: int, proposals: int) -> str | None:
+    """Warn when trajectories of a sampler diverged more often than now and then.
+
+    Args:
+        divergences: after warm-up, of all chains.
+        proposals: how many trajectories there were.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if divergences <= MOST_DIVERGED * proposals:
+        return None
+    return (
+        f"{divergences:,} of {proposals:,} trajectories diverged: parts of the posterior may be missing; sample with "
+        "smaller steps, target_accept=0.95, or use a narrower prior"
     )
 
 

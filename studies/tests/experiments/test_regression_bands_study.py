@@ -6,9 +6,11 @@ import math
 import pytest
 import torch
 
+from bayesify.evaluation.seed_statistics import estimate
 from bayesify_studies.experiments import regression_bands
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.regression_bands import METHODS, NOISE, curve, examples, measure
+from bayesify_studies.experiments.regression_bands import METHODS, NOISE, curve, examples, measure, with_elbo
+from bayesify_studies.experiments.study_f import bands_elbo
 
 TINY = {
     "seeds": 2,
@@ -48,3 +50,17 @@ def test_the_page_is_written_from_its_parts(tmp_path):
     assert found.numbers["methods"]["hmc"]["ratio"]["values"] == ratios
     assert len(list((tmp_path / "parts").glob("*.json"))) == 2 * len(METHODS)
     assert len(found.tables[0].rows) == len(METHODS)
+
+
+def test_the_elbo_stands_beside_that_of_a_network_that_knows_only_the_mean():
+    found = with_elbo(0, TINY | {"epochs": 300})
+    nothing = found["nothing"]
+    assert nothing["loss"] == pytest.approx(nothing["nll"] + nothing["kl"])
+    # With widths of zero it would predict the mean of the targets everywhere, at the price of the largest KL.
+    y = examples(TINY["examples"], 0)[1].double()
+    error = float(y.var(unbiased=False)) / TINY["noise"] ** 2
+    assert nothing["nll"] > 0.5 * error + math.log(TINY["noise"] * math.sqrt(2 * math.pi)) - 0.01
+    numbers = {"methods": {"variational": {"ratio": estimate([2.0, 2.1])}}}
+    told = bands_elbo.tell(Work(None, TINY, progress=False), {"elbo-0": found, "elbo-1": found}, numbers)
+    assert told.numbers["below"] in (0, 2)
+    assert f"better ELBO with {told.numbers['below']} of 2 seeds" in told.tables[0].note

@@ -13,8 +13,8 @@ from bayesify.predictive import Predictive
 from bayesify_studies.experiments import find, unseen_class
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_c import every_class, unseen_page
 from bayesify_studies.experiments.study_c import unseen_networks as unseen
-from bayesify_studies.experiments.study_c import unseen_page
 from bayesify_studies.experiments.unseen_class import as_the_study, digit_kinds, run, tried
 
 TASK = {
@@ -188,6 +188,29 @@ def test_the_full_preset_has_what_was_asked_for():
     }
     # A plain network may stop before it knows its pictures by heart; nobody has more than the budget.
     assert budgets == {"plain": {100, 20, 10}, "ensemble": {100}, "dropout": {100}, "variational": {100}}
+
+
+def test_classes_in_turn_have_their_own_smaller_task_and_say_so():
+    full = find("unseen-class").settings("full")
+    asked = full["every_class"]
+    assert len(asked["classes"]) == 10
+    tasks = every_class.parts(Work(None, full, progress=False))
+    _, fewer, task, _, _, setting = tasks["class-bird-variational"]
+    assert (task["unseen"], task["examples"], setting["epochs"], fewer.settings["seeds"]) == ("bird", 9000, 20, 1)
+    assert asked["kinds"]["ensemble"]["epochs"] * unseen.MEMBERS == setting["epochs"]
+
+    seed = {"accuracy": 0.5, "nll": 1.4, "auroc": {"entropy": 0.6}}
+    better = seed | {"auroc": {"entropy": 0.7}}
+    found = {
+        name: {"seeds": [better if name.endswith("variational") else seed]}
+        for name in tasks
+        if name.startswith(("class-bird", "class-cat"))
+    }
+    told = every_class.tell(Work(None, full, progress=False), found, {})
+    assert told.numbers["classes"] == ["bird", "cat"]
+    assert told.numbers["auroc"]["variational"]["mean"] == pytest.approx(0.7)
+    assert "9,000 training images, a budget of 20 epochs (a plain network stops after 10)" in told.tables[0].note
+    assert "truck" in told.shortfalls[0]
 
 
 def test_starts_are_the_tasks_own(monkeypatch, tmp_path):

@@ -56,6 +56,24 @@ def test_words_follow_the_numbers() -> None:
     assert "does not change" in told({"gain": {"study": gain(0.0), "adam": gain(0.003)}})
 
 
+def test_the_nearest_method_is_called_so_significantly_only_where_every_other_one_is_farther() -> None:
+    def row(label: str, *values: float) -> dict[str, object]:
+        return {"label": label, "scores": {"total_variation": {"mean": sum(values) / 3, "values": list(values)}}}
+
+    vi, ensemble = row("Variational", 0.5, 0.51, 0.5), row("Ensemble of 5", 0.4, 0.41, 0.4)
+    clear = [row("SGHMC", 0.1, 0.1, 0.11), ensemble, vi]
+    close = [row("SGHMC", 0.1, 0.1, 0.11), row("IVON", 0.09, 0.12, 0.12), ensemble, vi]
+    told = VERDICTS["hmc-distance"]({"data": {"moons": {"rows": clear}, "gap": {"rows": close}}})
+    assert told.startswith("SGHMC is nearest to HMC on all 2 data sets, significantly so on 1. Ensembles are nearer")
+
+
+def test_chains_that_are_colder_than_the_posterior_are_named_so() -> None:
+    scores = {"ensemble": {"total_variation": 0.14, "networks": 2}, "sghmc": {"total_variation": 0.16, "networks": 2}}
+    told = VERDICTS["hmc-cifar10"]
+    assert "SGHMC (cold posterior) 0.160" in told({"scores": scores, "chosen": "0.003, cold"})
+    assert "cold" not in told({"scores": scores, "chosen": "0.003"})
+
+
 def test_the_first_sentence_of_a_verdict_answers_the_question() -> None:
     """The gallery of the studio shows the first sentence alone in large letters."""
     result_files = [result_pages.RESULTS / f"{name}.json" for name in NAMES]
@@ -141,13 +159,22 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     assert unfinished(short) == "Not run in full: the study's training has 150 of its 600 epochs."
     whole = short | {"settings": {"study_epochs": 600}}
     assert unfinished(whole) == ""
-    assert unfinished(whole | {"numbers": {}}) == "Not run in full: the ELBO of the page's networks was not recorded."
+    without = "the ELBO of the page's networks was not recorded"
+    assert unfinished(whole | {"numbers": {}}) == f"Not run in full: {without}."
     horses = {"study": {"dropout": {"epochs": 400}, "variational": {"epochs": 200}}}
     page = {"name": "unseen-class", "settings": {"cifar": horses}, "numbers": {}}
     assert "with the study's settings, variational has 200 of 700 epochs" in unfinished(page)
     assert "of CIFAR-10 only horses were withheld" in unfinished(page)
     assert "MC dropout" not in unfinished(page)
     assert "horses" not in unfinished(page | {"numbers": {"every_class": {"classes": ["bird"]}}})
+    smaller = {"classes": ["bird"], "examples": 9000, "epochs": 20}
+    assert "every class in turn with 9,000 images and 20 epochs" in unfinished(
+        page | {"numbers": {"every_class": smaller}}
+    )
+    # Every page with a posterior says so where its ELBO is not beside that of a network that knows nothing.
+    for name in ("regression-bands", "hyperpriors", "text"):
+        assert unfinished({"name": name, "numbers": {}}) == f"Not run in full: {without}."
+        assert unfinished({"name": name, "numbers": {"elbo": {}}}) == ""
     assert unfinished({"name": "uci", "shortfalls": ["For lack of time, 3 fits were not computed.", "Other."]}) == (
         "Not run in full: 3 fits were not computed."
     )

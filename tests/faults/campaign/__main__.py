@@ -51,10 +51,11 @@ def main():
                 lost += [table([row])[1], *said[:MOST_REASONS]]
             print(table([row])[1], file=sys.stderr, flush=True)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    print("\n".join(table(made)))
+    print("\n".join(table(made)), flush=True)
     if lost:
-        # Last, because the end of a long log is what is kept and read.
-        print("\nlost:", *lost, sep="\n")
+        # Last, because the end of a long log is what is kept and read; on both streams, because one may be kept alone.
+        for stream in (sys.stdout, sys.stderr):
+            print("\nlost:", *lost, sep="\n", file=stream, flush=True)
     return 1 if lost else 0
 
 

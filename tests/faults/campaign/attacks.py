@@ -180,7 +180,7 @@ def _stalls(server, short):
         over, waits = threading.Event(), []
 
         def watch(over=over, waits=waits):
-            while not over.is_set():
+            while not (waits and over.is_set()):
                 used = server.seconds()
                 seconds = _seconds(lambda: server.ask("GET", "/v2/health/live"))
                 waits.append((seconds, min(seconds, server.seconds() - used) if short else seconds))

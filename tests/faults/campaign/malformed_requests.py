@@ -114,7 +114,9 @@ def _answer(line, sent, hang):
             if time.monotonic() > until:
                 raise
             if not ended:
-                line.shutdown(socket.SHUT_WR)
+                # The server may have broken off in the meantime: then the next `recv` says so.
+                with contextlib.suppress(OSError):
+                    line.shutdown(socket.SHUT_WR)
                 line.settimeout(hang)
                 ended = True
             continue

@@ -77,7 +77,9 @@ class Client:
                 # A kept connection may be closed while it is idle: the client opens another one. A pause is noticed
                 # after it, when the event loop has come round.
                 await asyncio.sleep(0.02)
-                kind = "idle connection closed" if not fresh else "late" if self._pauses.since(began) else "reset"
+                # Many short pauses add up, too: one of each turn of the event loop.
+                late = time.monotonic() - began > LATE or self._pauses.since(began)
+                kind = "idle connection closed" if not fresh else "late" if late else "reset"
             else:
                 kind = str(status)
                 if status in {429, 503} and b"retry-after" not in headers:

@@ -98,8 +98,9 @@ class Process:
 
     def said(self):
         """What it has printed as errors."""
-        self.errors.seek(0)
-        return self.errors.read()
+        # Not by `seek`: the server writes at the same offset, and would overwrite what it has printed.
+        file = self.errors.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def alive(self):
         return self.process.poll() is None

@@ -33,7 +33,8 @@ def rows(ledger, short):
         if not short:
             lost += _warm_up(server, good)
         began = time.monotonic()
-        until = time.monotonic() + length
+        until = began + length
+        memory.append((0.0, server.memory()))
 
         def work(number):
             chance = random.Random(number)

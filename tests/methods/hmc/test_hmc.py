@@ -191,7 +191,7 @@ def test_chains_disagree_on_weights_and_agree_on_predictions():
     method.fit((x, y), warm_up=200, samples=400, progress=False)
     diagnosis = method.diagnose()
     assert diagnosis.r_hat < 1.03
-    assert diagnosis.r_hat_weights > 1.2
+    assert diagnosis.r_hat_weights > 1.1  # four seeds: 1.17 to 1.21, predictions 1.006 to 1.019
     assert diagnosis.ess_bulk > 400
 
 

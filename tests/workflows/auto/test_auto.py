@@ -250,3 +250,9 @@ def test_the_network_for_a_table_standardises_and_a_constant_column_changes_noth
 def test_a_mistake_is_named_in_one_line(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_a_setting_of_a_network_is_no_setting_of_the_choice():
+    x, y = torch.randn(40, 2), torch.randn(40)
+    with pytest.raises(TypeError, match=r"units is a setting of a network: give one, such as bf.Auto\("):
+        bf.Auto(likelihood="gaussian").fit((x, y), units=(10,), progress=False)

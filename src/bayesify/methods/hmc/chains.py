@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from bayesify.errors import at_least
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.methods.agreement import described
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.hmc.adaptation import Adaptation
 from bayesify.methods.hmc.plan import Sampling
@@ -23,7 +24,7 @@ from bayesify.methods.hmc.stored_draws import DrawStore
 from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
 from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.batches import Batch
+from bayesify.training.batches import Batch, Examples
 from bayesify.training.warnings import warn
 
 
@@ -82,10 +83,7 @@ class Chains(Method):
                 "number, or give the noise of a gaussian a prior such as half-cauchy(1)"
             )
         if not self.prior.proper:
-            warn(
-                f"the prior {self.prior.spec()} is improper, and the posterior may be improper too: check that the "
-                "data determines every weight"
-            )
+            warn(self._improper)
         self.chains = chains
         self._check_room(at_least("stored", stored, 0))
         size = self.network.random_size
@@ -107,8 +105,25 @@ class Chains(Method):
         """The number of chains, the room for draws, and the shape of the judged inputs."""
         return {"chains": self.chains, "stored": self.store.room, "judged": list(self.inputs.shape)}
 
+    @property
+    def _improper(self) -> str:
+        assert isinstance(self.prior, WeightPrior)
+        return (
+            f"the prior {self.prior.spec()} is improper, and the posterior may be improper too: check that the data "
+            "determines every weight, or use a proper prior such as normal:10"
+        )
+
+    def _read(
+        self, data: Any, validation: Any, n_data: int | None, device: torch.device | str | None
+    ) -> tuple[Examples, Examples | None]:
+        parts = super()._read(data, validation, n_data, device)
+        if self.prior is not None and not self.prior.proper:
+            # It was given when the method was made, and is kept with it.
+            self._before_fit["improper_prior"] = self._improper
+        return parts
+
     def facts(self) -> dict[str, str]:
-        """What a summary adds: the chains, the warm-up, the step size and the divergences."""
+        """What a summary adds: the chains, the warm-up, the step size, the divergences and how the chains agree."""
         facts = {"chains": f"{self.chains}, {self.store.drawn:,} draws of each kept"}
         if isinstance(self.plan, Sampling):
             facts["warm-up"] = f"{self.plan.warm_up} iterations"
@@ -116,6 +131,7 @@ class Chains(Method):
         if self.store.drawn:
             facts["step size"] = f"{self.step_size:.4g}, trajectory length {float(self.learned[1]):.4g}"
             facts["divergences"] = f"{self.store.divergences}"
+            facts |= described(self.history.records[-1] if self.history.records else {})
             if self.noise_prior is not None:
                 levels = torch.tensor([0.5, 0.05, 0.95], dtype=torch.float64)
                 noise = self._log_noise(self.store.log_scales)[: self.held].double().exp().cpu()

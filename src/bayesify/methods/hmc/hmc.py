@@ -25,7 +25,7 @@ from bayesify import runs
 from bayesify.errors import nearest
 from bayesify.functional.inputs import count
 from bayesify.methods import saving
-from bayesify.methods.agreement import DRAWS, agreement, predictive_spread
+from bayesify.methods.agreement import DRAWS, agreement, predictive_spread, recorded
 from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.arviz_tree import tree_of
 from bayesify.methods.hmc.chains import Chains
@@ -40,7 +40,7 @@ from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
 from bayesify.training.batches import Examples, as_inputs
 from bayesify.training.loop import History
-from bayesify.training.warnings import chains_disagree
+from bayesify.training.warnings import chains_disagree, diverged_often
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.
 _SECONDS_PER_ACTIVATION = 4e-9
@@ -255,22 +255,28 @@ class HMC(Chains):
         return diagnose(self, x)
 
     def own_checks(self, x: Any) -> dict[str, str | None]:
-        """Whether the chains predict so differently that their mean is uncertain.
+        """Whether the chains predict so differently that their mean is uncertain, and whether many proposals diverged.
 
         Args:
             x: not used: convergence is judged at the inputs that `fit` chose.
 
         """
-        if self.chains < 2 or self.store.drawn < _FEWEST_DRAWS or not self.inputs.numel():
+        if not isinstance(self.plan, Sampling):
             return {}
+        proposals = self.chains * self.plan.samples * self.plan.thin
+        texts = {"divergences": diverged_often(self.store.divergences, proposals)}
+        if self.chains < 2 or self.store.drawn < _FEWEST_DRAWS or not self.inputs.numel():
+            return texts
         predictions = self.predictions_by_chain()
         spread = predictive_spread(predictions, self.predict(self.inputs, draws=DRAWS, seed=self.seed))
         found = agreement(predictions, self.noise_by_chain, spread)
         cure = "sample longer, with more warm_up= and samples=, or use a narrower prior"
         error = found.get("chain_error", math.inf)
         drawn = int(predictions.shape[1])
+        if self.history.records:
+            self.history.records[-1] |= recorded(found)
         text = chains_disagree(found["r_hat"], found["effective_draws"], self.chains, drawn, cure, error)
-        return {"chains_disagree": text}
+        return {**texts, "chains_disagree": text}
 
     def to_arviz(self, x: Any = None, *, data: Any = None, draws: int = 1000, seed: int = 0) -> Any:
         """The draws by tensor name, sample statistics and predictions, for ArviZ (needs `bayesify[mcmc]`).

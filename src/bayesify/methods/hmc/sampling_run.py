@@ -212,7 +212,7 @@ class SamplingRun:
             "phase": "warm-up" if progress.step <= plan.warm_up else "sampling",
             "loss": -float((data + prior).mean()) / self.n_data,
             "nll": -float(data.mean()) / self.n_data,
-            "kl": -float(prior.mean()),
+            "kl": 0.0 - float(prior.mean()),  # a flat prior has 0, not -0
             "potential": -float((data + prior).mean()),
             "acceptance": progress.acceptance / max(progress.since, 1),
             "divergences": progress.divergences,

@@ -134,9 +134,16 @@ class Auto:
         Raises:
             ValueError: the data does not fit the network and the likelihood, no method takes the settings, or the time
                 is too short.
+            TypeError: a setting is unknown, or belongs to a network.
 
         """
         began = clock.perf_counter()
+        of_network = sorted({"units", "layers", "activation"} & set(settings))
+        if of_network:
+            raise TypeError(
+                f"{of_network[0]} is a setting of a network: give one, such as "
+                "bf.Auto(bf.networks.mlp(inputs, outputs, units=50), likelihood)"
+            )
         seed = self.seed if seed is None else seed
         parsed = likelihoods.parse(self.likelihood) if isinstance(self.likelihood, str) else self.likelihood
         examples = as_examples(data, parsed, torch.float32 if self.network is None else self._dtype(seed), n_data)

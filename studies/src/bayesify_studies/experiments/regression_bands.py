@@ -23,9 +23,11 @@ from bayesify.likelihoods import Gaussian
 from bayesify.methods import HMC, Ensemble, MCDropout, Method, PointEstimate, Variational
 from bayesify.networks import mlp
 from bayesify.plots import style
+from bayesify_studies.experiments.framework.evidence import loss_per_example
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_f import bands_elbo
 
 METHODS = ("point", "mc-dropout", "ensemble", "variational", "hmc")
 NOISE = 0.02
@@ -85,8 +87,15 @@ def measure(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]
     """Train or sample, then the bands: their width on and off the data, and what a picture needs."""
     data = examples(settings["examples"], seed)
     method = fitted(name, data, seed, settings)
+    found = bands(method, settings["answers"])
+    found["r_hat"] = method.diagnose().r_hat if isinstance(method, HMC) else None
+    return found | {"data": [[round(v, 4) for v in column[:100].reshape(-1).tolist()] for column in data]}
+
+
+def bands(method: Method, draws: int) -> dict[str, Any]:
+    """The bands of a fitted method, and their width on and off the data."""
     across = torch.linspace(*SHOWN, 141)
-    answer = method.predict(across.unsqueeze(1), draws=settings["answers"])
+    answer = method.predict(across.unsqueeze(1), draws=draws)
     functions = answer.outputs[..., 0].double()
     low, median, high = torch.quantile(functions, torch.tensor([0.25, 0.5, 0.75]).double(), 0)
     width = high - low
@@ -102,11 +111,9 @@ def measure(name: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]
         "ratio": (float(width[off].mean()) + tiny) / (float(width[on].mean()) + tiny),
         "error": float((median - true)[on].square().mean().sqrt()),
         "covered": float(inside[off].double().mean()),
-        "r_hat": method.diagnose().r_hat if isinstance(method, HMC) else None,
     }
-    bands = {"x": across, "low": low, "median": median, "high": high}
-    found |= {key: [round(value, 5) for value in values.tolist()] for key, values in bands.items()}
-    return found | {"data": [[round(v, 4) for v in column[:100].reshape(-1).tolist()] for column in data]}
+    lines = {"x": across, "low": low, "median": median, "high": high}
+    return found | {key: [round(value, 5) for value in values.tolist()] for key, values in lines.items()}
 
 
 def fitted(name: str, data: tuple[Tensor, Tensor], seed: int, settings: Mapping[str, Any]) -> Method:
@@ -132,6 +139,21 @@ def fitted(name: str, data: tuple[Tensor, Tensor], seed: int, settings: Mapping[
         shared |= {"draws": 4, "kl": f"uniform,warm-up={settings['epochs'] // 3}"}
     method.fit(data, **shared)
     return method
+
+
+def with_elbo(seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The loss per example of a seed's variational network and of one that knows nothing, and the ratio of widths."""
+    x, y = examples(settings["examples"], seed)
+    method = fitted("variational", (x, y), seed, settings)
+    assert isinstance(method, Variational)
+    ratio = bands(method, settings["answers"])["ratio"]
+    trained = loss_per_example(method, x, y, bands_elbo.DRAWS)
+    return {"trained": trained, "nothing": bands_elbo.least(method, x, y), "ratio": ratio}
+
+
+def elbo_parts(work: Work) -> dict[str, tuple[Any, ...]]:
+    """A part for each seed."""
+    return {f"elbo-{seed}": (with_elbo, seed, work.settings) for seed in work.seeds}
 
 
 def picture(rows: Mapping[str, dict[str, Any]]) -> Any:
@@ -253,4 +275,5 @@ EXPERIMENT = Experiment(
         "answers": 400,
         "hmc": {"chains": 8, "warm_up": 500, "samples": 400},
     },
+    additions=(bands_elbo.addition(elbo_parts),),
 )

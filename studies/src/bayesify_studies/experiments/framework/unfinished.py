@@ -73,7 +73,13 @@ def _unseen_class(results: Results) -> list[str]:
     every = results["numbers"].get("every_class", {})
     withheld = every.get("classes", [])
     found += [] if "dropout_nll" in every else ["dropout's rate was chosen with one seed"]
-    found += [] if withheld else ["of CIFAR-10 only horses were withheld, and not every class in turn"]
+    if not withheld:
+        found.append("of CIFAR-10 only horses were withheld, and not every class in turn")
+    elif every.get("examples"):
+        found.append(
+            f"only horses were withheld with all images; every class in turn with {every['examples']:,} images and "
+            f"{every['epochs']} epochs"
+        )
     return found + _elbo(results)
 
 
@@ -130,7 +136,8 @@ FINDERS: dict[str, Callable[[Results], list[str]]] = {
     "mnist-table": _study_b,
     "fashion-table": _study_b,
     "unseen-class": _unseen_class,
-    "paper-grid": _paper_grid,
+    "paper-grid": lambda results: _paper_grid(results) + _elbo(results, "winner_again"),
+    **dict.fromkeys(("uncertainty-kinds", "hyperpriors", "regression-bands", "transfer", "learning-on", "text"), _elbo),
     "mushroom": _mushroom,
     "cifar10": _cifar10,
     "shift": _shift,

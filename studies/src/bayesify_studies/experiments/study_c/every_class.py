@@ -1,8 +1,8 @@
 """Every class of CIFAR-10 withheld in turn, and dropout's rate chosen over seeds.
 
 Horses alone say little: how well a class is told depends on which classes look like it. Settings are those that
-validation chose without horses, at equal budgets, so no class but horses had a part in choosing them. Differences
-between methods are paired over the classes.
+validation chose without horses, at equal budgets. The task is smaller than the page's, so that processor cores can do
+it: its size is in the settings and on the page. Differences between methods are paired over the classes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NAME = "every_class"
 def parts(work: Work) -> dict[str, tuple[Any, ...]]:
     """Each class and method, class by class, and the rates of dropout."""
     asked = work[NAME]
-    fewer = Work(work.folder, work.settings | {"seeds": asked["seeds"]}, device=work.device, progress=work.progress)
-    tasks: dict[str, tuple[Any, ...]] = {"dropout-rates": (rates, work)}
+    fewer = _of_seeds(work, asked["seeds"])
+    tasks: dict[str, tuple[Any, ...]] = {}
     for unseen in asked["classes"]:
-        task = work["cifar"] | {"unseen": unseen}
+        task = work["cifar"] | asked["task"] | {"unseen": unseen}
         for kind, setting in asked["kinds"].items():
             name = f"class-{unseen}-{kind}"
             tasks[name] = (scored, fewer, task, name, kind, setting)
-    return tasks
+    return tasks | {"dropout-rates": (rates, _of_seeds(work, asked["rate_seeds"]))}
 
 
 def scored(work: Work, task: Mapping[str, Any], home: str, kind: str, setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def scored(work: Work, task: Mapping[str, Any], home: str, kind: str, setting: M
 
 def rates(work: Work) -> dict[str, Any]:
     """Dropout's settings by the NLL on validation, every seed."""
-    settings = work[NAME]["dropout"]
-    return {"settings": settings, "nll": [on_validation(work, work["cifar"], "dropout", one) for one in settings]}
+    settings, task = work[NAME]["dropout"], work["cifar"] | work[NAME]["task"]
+    return {"settings": settings, "nll": [on_validation(work, task, "dropout", one) for one in settings]}
 
 
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
@@ -74,7 +74,7 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
                     ]
                     for number, (setting, mean) in enumerate(zip(part["settings"], means, strict=True))
                 ],
-                "The choice above was made with one seed each.",
+                f"{_size(asked)} The choice above was made with one seed each.",
             )
         )
         kept = {
@@ -84,6 +84,20 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
     missing = [name for name in asked["classes"] if name not in whole]
     short = [f"These classes were not withheld in turn: {', '.join(missing)}."] if missing else []
     return Added(kept, tables=tables, shortfalls=short)
+
+
+def _of_seeds(work: Work, seeds: int) -> Work:
+    """The same work with another number of seeds."""
+    return Work(work.folder, work.settings | {"seeds": seeds}, device=work.device, progress=work.progress)
+
+
+def _size(asked: Mapping[str, Any]) -> str:
+    """How large the trainings are, in a sentence or two."""
+    epochs = asked["kinds"]["variational"]["epochs"]
+    few = f"{asked['task']['examples']:,} training images, " if asked["task"].get("examples") else ""
+    seeds = "one seed" if asked["seeds"] == 1 else f"{asked['seeds']} seeds"
+    plain = asked["kinds"]["plain"]["epochs"]
+    return f"{few}a budget of {epochs} epochs (a plain network stops after {plain}), {seeds} a class."
 
 
 def _classes(asked: Mapping[str, Any], whole: Sequence[str], found: Mapping[str, Any]) -> tuple[Table, dict[str, Any]]:
@@ -110,13 +124,15 @@ def _classes(asked: Mapping[str, Any], whole: Sequence[str], found: Mapping[str,
         "Every class withheld in turn: AUROC by entropy",
         ["unseen class", *(KINDS[kind] for kind in kinds)],
         rows,
-        f"Equal budgets, {asked['seeds']} seeds a class, the settings chosen without horses. Over the {len(whole)} "
-        f"classes, variational networks are {compared}. Intervals are over classes.",
+        f"{_size(asked)} The settings were chosen without horses. Over the {len(whole)} classes, variational networks "
+        f"are {compared}. Intervals are over classes.",
     ), {
         "auroc": {kind: estimate(values) for kind, values in means["auroc"].items()},
         "accuracy": {kind: estimate(values) for kind, values in means["accuracy"].items()},
         "variational_less": less,
         "classes": list(whole),
+        "examples": asked["task"].get("examples"),
+        "epochs": asked["kinds"]["variational"]["epochs"],
     }
 
 
