@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from bayesify.evaluation.seed_statistics import estimate, p_value, settled, settled_by_holm, settled_together
+from bayesify_studies.experiments import find
 from bayesify_studies.experiments.framework import corrections
+from bayesify_studies.experiments.framework.work import Work
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
@@ -68,3 +70,16 @@ def test_the_pruning_rules_are_compared_at_every_share_of_every_network():
     found = corrections.pruning_rules({"errors": {"Adam | 400 | snr": worse, "Adam | 400 | magnitude": row}})
     assert list(found) == [f"Adam, 400 units at {share}%" for share in ("50", "75", "90", "95", "98")]
     assert [one["mean"] for one in found.values()] == pytest.approx([0.1] * 5)
+
+
+@pytest.mark.parametrize("name", ["pruning", "guarantees"])
+def test_additions_that_only_tell_more_say_today_what_their_page_says(name, tmp_path):
+    """They have no parts of their own, so the page's JSON has all that they read."""
+    published = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    own = Work(tmp_path, published["settings"], progress=False)
+    for addition in find(name).additions:
+        if addition.name in published["numbers"] and not addition.parts(own):
+            told = addition.tell(own, {}, published["numbers"])
+            assert json.loads(json.dumps(dict(told.numbers))) == published["numbers"][addition.name]
+            tables = {one["title"]: one["rows"] for one in published["tables"]}
+            assert all(json.loads(json.dumps(one.rows)) == tables[one.title] for one in told.tables)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bayesify_studies.experiments import NAMES
-from bayesify_studies.experiments.framework import code_state
+from bayesify_studies.experiments.framework import care, code_state
 from bayesify_studies.experiments.framework.page import markdown
 from bayesify_studies.experiments.framework.unfinished import FINDERS, unfinished
 from bayesify_studies.experiments.framework.verdicts import LONGEST, VERDICTS, verdict
@@ -65,6 +65,14 @@ def test_the_nearest_method_is_called_so_significantly_only_where_every_other_on
     close = [row("SGHMC", 0.1, 0.1, 0.11), row("IVON", 0.09, 0.12, 0.12), ensemble, vi]
     told = VERDICTS["hmc-distance"]({"data": {"moons": {"rows": clear}, "gap": {"rows": close}}})
     assert told.startswith("SGHMC is nearest to HMC on all 2 data sets, significantly so on 1. Ensembles are nearer")
+
+
+def test_the_verdict_on_uci_says_whether_all_splits_were_fitted() -> None:
+    told = VERDICTS["uci"]
+    tables = {"boston": {"standing": "ahead", "splits": 20}, "protein": {"standing": "level", "splits": 5}}
+    assert told({"auto": tables}).endswith("and ahead on 1. Auto has all published splits: 20, of protein 5.")
+    tables["boston"]["splits"] = 9
+    assert "Auto has 5 to 9 splits of each table" in told({"auto": tables})
 
 
 def test_chains_that_are_colder_than_the_posterior_are_named_so() -> None:
@@ -179,6 +187,15 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
         "Not run in full: 3 fits were not computed."
     )
     assert unfinished({"name": "coin"}) == ""
+
+
+def test_a_page_says_how_many_settings_each_method_got() -> None:
+    settings = {"scales": [0.3, 1.0], "rates": [1e-3, 3e-3, 1e-2], "powers": [1e-2, 1e-3, 1e-4, 1e-5]}
+    told = care.told({"name": "transfer", "settings": settings})
+    assert told.startswith("24 for the discounted old posterior (2 prior scales, 3 learning rates, 4 weights")
+    assert "6 for each other way" in told
+    assert care.told({"name": "coin", "settings": {}}) == ""
+    assert all(care.told(_results(name)) for name in care.SAID)
 
 
 @pytest.mark.parametrize("name", [name for name in FINDERS if name in PUBLISHED])

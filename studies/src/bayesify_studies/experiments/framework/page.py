@@ -12,7 +12,7 @@ from markupsafe import Markup
 from bayesify.files import write_text
 from bayesify.report import page as html
 from bayesify.report.figures import Picture
-from bayesify_studies.experiments.framework import code_state, corrections
+from bayesify_studies.experiments.framework import care, code_state, corrections
 from bayesify_studies.experiments.framework.unfinished import unfinished
 from bayesify_studies.experiments.framework.verdicts import verdict
 
@@ -53,6 +53,8 @@ def markdown(results: Mapping[str, Any], figures: str) -> str:
     parts += others
     corrected = corrections.told(results)
     parts += [f"## {corrections.TITLE}", corrected] if corrected else []
+    tried = care.told(results)
+    parts += [f"## {care.TITLE}", tried] if tried else []
     if results["shortfalls"]:
         parts += ["## What is missing or weaker than hoped", "\n".join(f"- {one}" for one in results["shortfalls"])]
     if "±" in "".join(parts):
@@ -84,6 +86,9 @@ def webpage(results: Mapping[str, Any], figures: Path) -> str:
     corrected = corrections.told(results)
     if corrected:
         sections.append((corrections.TITLE, html.paragraph(corrected)))
+    tried = care.told(results)
+    if tried:
+        sections.append((care.TITLE, html.paragraph(tried)))
     if results["shortfalls"]:
         items = Markup().join(Markup("<li>{}</li>").format(one) for one in results["shortfalls"])
         sections.append(("What is missing or weaker than hoped", Markup("<ul>{}</ul>").format(items)))

@@ -355,12 +355,14 @@ def _defaults(numbers: Numbers) -> str:
 
 def _uci(numbers: Numbers) -> str:
     standings = [one["standing"] for one in numbers["auto"].values()]
-    splits = [one["splits"] for one in numbers["auto"].values()]
+    splits = {table: one["splits"] for table, one in numbers["auto"].items()}
+    few = f"Auto has {min(splits.values())} to {max(splits.values())} splits of each table, most published rows 20."
+    if all(count == (5 if table == "protein" else 20) for table, count in splits.items()):
+        few = "Auto has all published splits: 20, of protein 5."
     good = sum(one in {"ahead", "level"} for one in standings)
     return (
         f"Auto's test NLL is level with or ahead of the best published row on {good} of {len(standings)} tables "
-        f"(goal: {UCI_GOAL}), and ahead on {standings.count('ahead')}. Auto has {min(splits)} to {max(splits)} splits "
-        "of each table, most published rows 20."
+        f"(goal: {UCI_GOAL}), and ahead on {standings.count('ahead')}. {few}"
     )
 
 

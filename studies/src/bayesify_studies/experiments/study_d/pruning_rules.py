@@ -39,7 +39,7 @@ def tell_rules(work: Work, _: Mapping[str, Any], numbers: Mapping[str, Any]) -> 
     word = {1: " worse", -1: " better", 0: ""}
     rows = []
     for network in networks:
-        name, units = network.rsplit(" | ", 1)
+        name, units = network.rsplit(", ", 1)
         own = [f"{network} units at {100 * float(share):g}%" for share in SHARES]
         rows.append([name, units, *(signed(found[one], ".2f", times=100) + word[signs[one]] for one in own)])
     by_share = {
