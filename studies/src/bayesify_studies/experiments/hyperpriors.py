@@ -123,14 +123,6 @@ def _comparisons(found: Cells) -> Table:
 
 
 def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
-    gaps = {
-        way: {place: {cell: estimate(found.gaps(way, place, cell)) for cell in cells()} for place in found.places}
-        for way in WAYS
-    }
-    yield Picture(
-        work.figure("gaps", gap_picture(gaps, WAYS)),
-        "Gap to the best possible accuracy by prior and noise level, mean and standard error over the seeds.",
-    )
     advantages = {
         way: {place: estimate(found.advantage(way, [place], FAMILIES, list(HYPERPRIORS))) for place in found.places}
         for way in WAYS
@@ -138,6 +130,14 @@ def _pictures(work: Work, found: Cells) -> Iterator[Picture]:
     yield Picture(
         work.figure("advantage", advantage_picture(advantages, WAYS)),
         "How much a hyperprior gains over the tuned scale, pooled over families and hyperpriors, with 95% intervals.",
+    )
+    gaps = {
+        way: {place: {cell: estimate(found.gaps(way, place, cell)) for cell in cells()} for place in found.places}
+        for way in WAYS
+    }
+    yield Picture(
+        work.figure("gaps", gap_picture(gaps, WAYS)),
+        "Gap to the best possible accuracy by prior and noise level, mean and standard error over the seeds.",
     )
     place = found.places[-1]
     layers = {
