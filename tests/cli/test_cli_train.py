@@ -349,9 +349,10 @@ def test_what_suits_one_method_is_refused_for_another_in_one_line(refused, tmp_p
 
 
 def test_hmc_is_interrupted_resumed_and_extended_like_the_others(call, tmp_path):
-    flags = ["--data", "moons", "--units", 4, "--layers", 1, "--method", "hmc", "--chains", 4, "--warm-up", 20]
+    # Of two short chains the mean prediction is uncertain by 0.42 predictive standard deviations; 0.25 gives the alarm.
+    flags = ["--data", "moons", "--units", 4, "--layers", 1, "--method", "hmc", "--chains", 2, "--warm-up", 20]
     first = call("train", *flags, "--samples", 10, "--out", tmp_path / "h", "--json").json
-    assert any("chains" in alert or "R-hat" in alert for alert in first["alerts"])
+    assert any("the 2 chains disagree on predictions" in alert for alert in first["alerts"])
     printed = call("train", "--resume", tmp_path / "h", "--extend", 5).out
     assert "weights, 35 iterations in " in printed
     assert bayesify.load(tmp_path / "h").store.drawn == 15
