@@ -194,6 +194,15 @@ def test_later_rows_are_encoded_like_the_training_rows(tmp_path):
         data.rows_from_csv(named, data.load("digits").prepare().preparation)
 
 
+@pytest.mark.parametrize("header", ["LENGTH,COLOUR,WIDTH", "long,tint,wide", "LENGTH,COLOUR,WIDTH,KIND"])
+def test_a_header_without_any_training_column_is_not_an_example(header, tmp_path):
+    table = data.from_csv(write(tmp_path / "flowers.csv", flowers())).prepare()
+    text = f"{header}\n" + ("1.5,red,2.5,iris" if header.endswith("KIND") else "1.5,red,2.5") + "\n"
+    target = "kind" if header.endswith("KIND") else None
+    with pytest.raises(data.DataError, match=r"the first row, .* looks like a header, and has none of .*: length"):
+        data.rows_from_csv(io.StringIO(text), table.preparation, target=target)
+
+
 def test_a_single_later_row_of_categories_alone_is_not_taken_for_a_header(tmp_path):
     text = "shape,colour,kind\n" + "".join(f"{'rs'[r % 2]},{'ab'[r // 2 % 2]},{'xy'[r % 2]}\n" for r in range(20))
     preparation = data.from_csv(write(tmp_path / "t.csv", text)).prepare().preparation

@@ -320,6 +320,14 @@ def test_a_clean_table_says_nothing():
         assert data.from_table(rows, "y").notices == ()
 
 
+def test_a_column_with_one_number_is_named_and_kept():
+    rows = [{"x": n / 7, "version": 3, "y": n % 3 == 0} for n in range(30)]
+    with pytest.warns(BayesifyWarning, match="column 'version' has the same number in every row") as said:
+        dataset = data.from_table(rows, "y")
+    assert [column.name for column in dataset.columns] == ["x", "version"]
+    assert len(said) == 1
+
+
 def test_a_table_without_a_usable_column_says_why_each_is_left_out():
     rows = [{"review": f"guest {number} said so", "stars": ["good", "bad"][number % 2]} for number in range(40)]
     with pytest.raises(data.DataError, match=r"no column is left for the inputs; column 'review' has a different text"):

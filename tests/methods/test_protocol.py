@@ -102,6 +102,17 @@ def test_saved_and_loaded_answers_are_the_same_bits(name, blobs, tmp_path):
     assert str(loaded.summary(blobs[0])) == str(method.summary(blobs[0]))
 
 
+def test_saving_over_another_run_says_that_it_is_replaced(blobs, tmp_path, caplog):
+    first, second = make("point"), make("point")
+    for method in (first, second):
+        fit(method, blobs, epochs=1)
+    first.save(tmp_path / "run")
+    first.save(tmp_path / "run")
+    assert "held another run" not in caplog.text
+    second.save(tmp_path / "run")
+    assert "held another run, which is replaced" in caplog.text
+
+
 class Killed(Exception):
     pass
 

@@ -37,18 +37,32 @@ class Findings:
 
     gaps: dict[str, int] = field(default_factory=dict)
     sentences: list[str] = field(default_factory=list)
+    # Columns of numbers with the same number in every row.
+    constant: list[str] = field(default_factory=list)
 
     def notices(self) -> tuple[str, ...]:
-        """The sentences, the missing values first."""
+        """The sentences, the missing values first and the constant columns last."""
+        constant = self._constant()
         if not self.gaps:
-            return tuple(self.sentences)
+            return (*self.sentences, *constant)
         listed = ", ".join(f"{name} ({count:,})" for name, count in list(self.gaps.items())[:8])
         more = ", ..." if len(self.gaps) > 8 else ""
         sentence = (
             "missing values become the median (numbers, dates) or a category of their own, and one more input marks "
             f"them: {listed}{more}; --missing refuse stops instead"
         )
-        return (sentence, *self.sentences)
+        return (sentence, *self.sentences, *constant)
+
+    def _constant(self) -> list[str]:
+        if not self.constant:
+            return []
+        listed = ", ".join(repr(name) for name in self.constant[:8]) + (", ..." if len(self.constant) > 8 else "")
+        one = len(self.constant) == 1
+        sentence = (
+            f"{'column' if one else 'columns'} {listed} {'has' if one else 'have'} the same number in every row: the "
+            f"network cannot learn what another number means; leave {'it' if one else 'them'} out (--ignore)"
+        )
+        return [sentence]
 
 
 def find_columns(
@@ -143,6 +157,8 @@ class _ColumnFinder:
 
     def _number(self, numbers: Sequence[float], missing: Sequence[bool], *, kept: bool) -> Column | None:
         self._count(missing)
+        if not any(missing) and len(numbers) >= _FEWEST_ROWS and len(set(numbers)) == 1:
+            self.findings.constant.append(self.name)
         unique = (
             len(numbers) >= _FEWEST_ROWS and all(map(float.is_integer, numbers)) and len(set(numbers)) == len(numbers)
         )

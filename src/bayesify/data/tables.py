@@ -333,6 +333,7 @@ def labelled_rows(
     position = _position(rows, target, "target")
     if not rows.header and len(rows.names) == len(columns) + 1:
         inputs = [place for place in range(len(rows.names)) if place != position]
+        _check_no_header(rows, inputs, columns, header)
     else:
         inputs = [rows.names.index(column.name) for column in _present(rows, columns)]
     encoded = encode(rows, inputs, columns, strict=False)
@@ -477,12 +478,29 @@ def _training_columns(
         return rows, [rows.names.index(column.name) for column in _present(rows, columns)]
     if len(rows.names) == len(columns) + (target is not None):
         place = None if target is None else rows.names.index(target) if target in rows.names else len(columns)
-        return rows, [position for position in range(len(rows.names)) if position != place]
+        inputs = [position for position in range(len(rows.names)) if position != place]
+        _check_no_header(rows, inputs, columns, header)
+        return rows, inputs
     names = ", ".join(column.name for column in columns)
     raise DataError(
         f"{rows.what}: expected a header with the training columns, or exactly {len(columns)} columns: "
         f"{names}; got {len(rows.names)} columns"
     )
+
+
+def _check_no_header(rows: Rows, inputs: Sequence[int], columns: Sequence[Column], header: bool | None) -> None:
+    """Refuse a first row that reads like a header with other names: it would be taken for an example."""
+    if header is False:
+        return
+    numeric = [place for place, column in zip(inputs, columns, strict=True) if column.kind == "number"]
+    first = [rows.cells[0][place] for place in numeric]
+    given = [cell for cell in first if not is_missing(cell, words=True)]
+    if given and all(as_number(cell, decimal_comma=rows.decimal_comma) is None for cell in given):
+        wanted = ", ".join(column.name for column in columns)
+        raise DataError(
+            f"{rows.what}: the first row, {', '.join(rows.cells[0])}, looks like a header, and has none of the "
+            f"training columns: {wanted}"
+        )
 
 
 def _present(rows: Rows, columns: Sequence[Column]) -> Sequence[Column]:

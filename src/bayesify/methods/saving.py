@@ -55,6 +55,8 @@ def save(method: Method, folder: Path, *, base: bool = True) -> Path:
     runs.check_no_other_content(folder)
     runs.use(folder)
     if method.run != folder.resolve():
+        if (folder / runs.CONFIG).exists():
+            logger.warning("%s held another run, which is replaced", folder)
         runs.clear(folder)
         method.run = folder.resolve()
     pair.write(folder, about, tensors, {"method": method.name})
