@@ -27,6 +27,7 @@ from bayesify.distributed.sharding import Shard
 from bayesify.errors import choose
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.methods.checks import check_random_weights
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.prediction import Drawing
 from bayesify.methods.stored_samples import shuffled
@@ -141,8 +142,7 @@ class Variational(NaturalSteps, AnnealedDraws):
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        if self.network.random_size == 0:
-            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
+        check_random_weights(self.network)
         assert self.prior is not None
         self._family = make_family(family, rank)
         self.family, self.rank = family, rank
