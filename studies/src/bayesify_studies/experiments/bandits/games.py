@@ -24,6 +24,7 @@ from bayesify.decisions import (
 )
 from bayesify.networks import mlp
 
+MODELS = ("logistic", "linear", "neural-linear")
 # How an agent decides, and the share of its acts that is random.
 RULES = {
     "thompson": ("thompson", 0.0),
