@@ -101,7 +101,7 @@ def score_run(
     from bayesify.evaluation.baselines import beaten_by
     from bayesify.evaluation.imbalance import never_predicted
     from bayesify.workflows import guarantees, run_data, train, unknown_check
-    from bayesify.workflows.beside import simple_models
+    from bayesify.workflows.simple_models import simple_models
 
     method, everything = run_data.open_run(run, data, ood, network)
     examples = guarantees.unused_examples(method, everything)

@@ -38,7 +38,7 @@ from bayesify.methods.point import PointEstimate
 from bayesify.methods.summary import Summary
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Examples, take, to_device
-from bayesify.training.engines.spread import same_batches
+from bayesify.training.engines.data_parallel import same_batches
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan
 
