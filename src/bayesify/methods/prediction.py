@@ -404,14 +404,7 @@ class Prediction(nn.Module, ABC):
         return lambda draws: self.weights(draws, seed)
 
     def _by_moments(self, x: Any, batch_size: int | None, precision: str, max_memory: int | None = None) -> Tensor:
-        if not self.independent:
-            kind = type(self).__name__ + (f" of family {self.family}" if hasattr(self, "family") else "")
-            raise ValueError(
-                f'by="moments" needs independent Gaussian weights (Variational, family="mean_field"), got {kind}: '
-                f'use by="draws"'
-            )
-        std = self.std
-        assert isinstance(std, Tensor)
+        std = independent_std(self)
         device = self.network.device
         half = decided(precision, device, self.network.dtype) == "bfloat16"
         propagation = prediction_of(self.network, self.mean_weights, std, half=half, insist=precision == "bfloat16")
@@ -539,6 +532,19 @@ class Prediction(nn.Module, ABC):
             rows = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
         with explained(self.network, x):
             return self.network.outputs(theta, rows, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
+
+
+def independent_std(method: Prediction) -> Tensor:
+    """The standard deviations of independent Gaussian weights, which moments need; an error where there are none."""
+    if not method.independent:
+        kind = type(method).__name__ + (f" of family {method.family}" if hasattr(method, "family") else "")
+        raise ValueError(
+            f'by="moments" needs independent Gaussian weights (Variational, family="mean_field"), got {kind}: '
+            f'use by="draws"'
+        )
+    std = method.std
+    assert isinstance(std, Tensor)
+    return std
 
 
 def _even(total: int, number: int) -> list[slice]:
