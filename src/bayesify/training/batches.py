@@ -411,16 +411,10 @@ def batches_for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -
         dtype: of inputs that are floating-point numbers.
 
     Returns:
-        At least one batch.
-
-    Raises:
-        ValueError: the data is empty.
+        Pairs `(x, y)`.
 
     """
-    batches = list(for_scoring(data, likelihood, dtype).in_order(1000))
-    if not batches:
-        raise ValueError("the data set is empty")
-    return batches
+    return list(for_scoring(data, likelihood, dtype).in_order(1000))
 
 
 def alike(batches: Sequence[Batch]) -> bool:
@@ -430,22 +424,24 @@ def alike(batches: Sequence[Batch]) -> bool:
         batches: pairs `(x, y)`.
 
     """
-    return len({tuple(leaf.shape[1:] for leaf in pytree.tree_leaves(batch)) for batch in batches}) == 1
+    return len({tuple(leaf.shape[1:] for leaf in pytree.tree_leaves(batch)) for batch in batches}) <= 1
 
 
 def join(batches: Sequence[Batch]) -> Batch:
     """The examples of all batches, one batch after the other.
 
     Args:
-        batches: pairs `(x, y)`, at least one.
+        batches: pairs `(x, y)`.
 
     Returns:
         One pair.
 
     Raises:
-        ValueError: the batches have examples of different shapes.
+        ValueError: there are no batches, or they have examples of different shapes.
 
     """
+    if not batches:
+        raise ValueError("the data set is empty")
     if not alike(batches):
         raise ValueError("the batches have inputs or targets of different shapes: pad them to one length")
     inputs, targets = zip(*batches, strict=True)
