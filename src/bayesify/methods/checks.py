@@ -57,12 +57,6 @@ def check_classes(network: Any, prior: Any) -> None:
         return
 
 
-def check_random_weights(network: Network) -> None:
-    """Refuse a network in which `bayesian=` makes no weight random."""
-    if network.random_size == 0:
-        raise ValueError(f"no weight is random: bayesian={network.bayesian!r} selects none, use bayesian='all'")
-
-
 def check_noise(method: str, kind: str | None, likelihood: Likelihood) -> None:
     """Refuse a noise that has a prior where a method can neither sample nor learn it (`kind` is None)."""
     prior = noise_prior_of(likelihood)

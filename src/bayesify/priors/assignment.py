@@ -173,7 +173,7 @@ def in_vector_order(weights: Sequence[Weight]) -> tuple[Weight, ...]:
     """The tensors in the order of the vector; raises an error if they overlap or leave gaps."""
     ordered = tuple(sorted(weights, key=lambda weight: weight.start))
     if not ordered:
-        raise ValueError("the network has no random weights: at least 1 is needed for a prior")
+        raise ValueError("the network has no random weights, and a prior needs at least 1: use bayesian='all'")
     names, expected = set(), 0
     for weight in ordered:
         if weight.name in names:

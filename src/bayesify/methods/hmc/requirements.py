@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from bayesify.functional.network import Network
-from bayesify.methods.checks import check_random_weights
 from bayesify.training.batches import take
 
 JUDGED_INPUTS = 50
@@ -17,7 +16,8 @@ GRID = 10
 
 def check_network(network: Network, x: Any, method: str = "hmc") -> None:
     """Refuse a network that is not a function of its weights and inputs alone; `method` is named in errors."""
-    check_random_weights(network)
+    if network.random_size == 0:
+        raise ValueError(f"no weight is random: bayesian={network.bayesian!r} selects none, use bayesian='all'")
     trace = network.traced(take(x, slice(2)))
     if trace.problem is not None:
         raise ValueError(f"{method} cannot sample a network that could not be traced: {trace.problem}")

@@ -29,7 +29,6 @@ from bayesify.errors import positive
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.arguments import explained_arguments
-from bayesify.methods.checks import check_random_weights
 from bayesify.methods.ivon.start import first_hessian, first_warm_up
 from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_update
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
@@ -122,7 +121,6 @@ class IVON(WithELBO):
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        check_random_weights(self.network)
         # Where it is None, `fit` computes it; until then the posterior is as narrow as at 1.
         self.hessian_init = None if hessian_init is None else positive("hessian_init", hessian_init)
         self.adam_share = None if adam_share is None else _share("adam_share", adam_share)

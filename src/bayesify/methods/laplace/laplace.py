@@ -29,7 +29,7 @@ from bayesify.functional.inputs import count
 from bayesify.functional.selection import owner_of
 from bayesify.likelihoods import Likelihood
 from bayesify.methods.arguments import explained_arguments
-from bayesify.methods.checks import check_random_weights, few
+from bayesify.methods.checks import few
 from bayesify.methods.laplace import curvature
 from bayesify.methods.laplace.curvature.layers import shared
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
@@ -123,7 +123,6 @@ class LaplaceApproximation(PointEstimate):
             prior_precision = "marginal_likelihood" if tuned else "fixed"
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        check_random_weights(self.network)
         curvature.check_likelihood(self.name, self.likelihood)
         self.structure = choose("structure", structure, curvature.STRUCTURES)
         self.predictive = choose("predictive", predictive, PREDICTIVES)

@@ -27,7 +27,6 @@ from bayesify.distributed.sharding import Shard
 from bayesify.errors import choose
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
-from bayesify.methods.checks import check_random_weights
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
 from bayesify.methods.prediction import Drawing
 from bayesify.methods.stored_samples import shuffled
@@ -142,7 +141,6 @@ class Variational(NaturalSteps, AnnealedDraws):
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        check_random_weights(self.network)
         assert self.prior is not None
         self._family = make_family(family, rank)
         self.family, self.rank = family, rank
