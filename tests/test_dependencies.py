@@ -1,4 +1,4 @@
-"""Every package that the source imports is declared: in the dependencies, or in the extra that its storey belongs to."""
+"""Every package that the source imports is declared: in the dependencies, or in the extra that its layer belongs to."""
 
 import ast
 import re

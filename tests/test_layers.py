@@ -1,12 +1,13 @@
 """Imports go down only: what stands on a line below may import what stands on it or above, never the other way round."""
 
 import ast
+import re
 from pathlib import Path
 
 import bayesify
 
 # From the ground up. Inside a line, a name may import those before it.
-STOREYS = """
+LAYERS = """
     errors noise_kernel noise files html parallel launch distributed
     runs priors likelihoods networks data exact
     functional
@@ -26,7 +27,7 @@ STOREYS = """
     hub mlflow
     serving studio cli
 """
-ORDER = STOREYS.split()
+ORDER = LAYERS.split()
 # Each exception with its reason; an exception that is no longer needed fails the test too.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
@@ -34,7 +35,7 @@ SOURCE = Path(bayesify.__file__).parent
 
 
 def imports(file):
-    """The storeys that a file imports, lazily or for types alone included."""
+    """The layers that a file imports, lazily or for types alone included."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -47,19 +48,28 @@ def imports(file):
 
 
 def found():
-    """Imports that go up: (file, storey that it imports)."""
+    """Imports that go up: (file, layer that it imports)."""
     wrong = set()
     for file in SOURCE.rglob("*.py"):
         path = file.relative_to(SOURCE)
-        storey = path.parts[0].removesuffix(".py")
-        if storey in {"__init__", "__main__"}:
+        layer = path.parts[0].removesuffix(".py")
+        if layer in {"__init__", "__main__"}:
             continue
         wrong |= {
             (str(path), other)
             for other in imports(file)
-            if other in ORDER and other != storey and ORDER.index(other) > ORDER.index(storey)
+            if other in ORDER and other != layer and ORDER.index(other) > ORDER.index(layer)
         }
     return wrong
+
+
+def test_the_table_of_the_design_page_has_the_same_order():
+    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    table = page.partition("## Layers")[2].partition("## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert [re.findall(r"`(\w+)`", row) for row in rows] == [
+        line.split() for line in LAYERS.split("\n") if line.strip()
+    ]
 
 
 def test_imports_go_down_only():
@@ -70,7 +80,7 @@ def test_every_exception_is_still_needed():
     assert sorted(EXCEPTIONS.keys() - found()) == []
 
 
-def test_every_file_and_folder_has_a_storey():
+def test_every_file_and_folder_has_a_layer():
     names = {path.name.removesuffix(".py") for path in SOURCE.iterdir()} - {"__init__", "__main__", "__pycache__"}
     assert names - {"py.typed"} == set(ORDER)
 

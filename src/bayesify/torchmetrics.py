@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bayesify import metrics
 from bayesify.errors import at_least
-from bayesify.evaluation.scored_predictions import uncertainty
+from bayesify.evaluation.scored_predictions import UNKNOWN_BY, uncertainty
 from bayesify.evaluation.streamed import check_outputs, crps_of, in_double
 from bayesify.predictive import Predictive
 
@@ -32,8 +32,6 @@ except ImportError as problem:
     ) from problem
 
 __all__ = ["CRPS", "ECE", "NLL", "Brier", "IntervalCoverage", "UncertaintyAUROC"]
-
-_UNCERTAIN_BY = {"classification": "entropy", "regression": "variance"}
 
 
 class _Mean(Metric):
@@ -294,7 +292,7 @@ class UncertaintyAUROC(Metric):
         """
         if isinstance(prediction, Predictive):
             check_outputs(prediction, "the prediction")
-            scores = uncertainty(prediction, self.by or _UNCERTAIN_BY[prediction.kind])
+            scores = uncertainty(prediction, self.by or UNKNOWN_BY[prediction.kind])
         else:
             scores = torch.as_tensor(prediction).double().reshape(-1)
         flags = torch.as_tensor(uncertain, device=scores.device).reshape(-1)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bayesify.workflows.run_data import Examples
 
 LOO_DRAWS = 2000
-TITLES = {"constant": "a constant", "linear": "a linear model", "boosting": "gradient boosting"}
 
 
 def register(app: typer.Typer) -> None:
@@ -73,6 +72,8 @@ def evaluate(
         print(line)
     if "unknown_check" in result:
         print(_checked(result["unknown_check"]))
+    from bayesify.evaluation.baselines import TITLES
+
     for model in result["baselines"]:
         scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in model.items() if name != "name")
         print(f"beside it, {TITLES[model['name']]}: {scores}")
@@ -101,7 +102,7 @@ def score_run(
     from bayesify.evaluation.baselines import beaten_by
     from bayesify.evaluation.imbalance import never_predicted
     from bayesify.workflows import guarantees, run_data, train, unknown_check
-    from bayesify.workflows.beside import simple_models
+    from bayesify.workflows.simple_models import simple_models
 
     method, everything = run_data.open_run(run, data, ood, network)
     examples = guarantees.unused_examples(method, everything)

@@ -95,7 +95,7 @@ def _results(
     from bayesify.evaluation.results import MethodResult
     from bayesify.plots import style
     from bayesify.workflows import guarantees, run_data, train, unknown_check
-    from bayesify.workflows.beside import simple_models
+    from bayesify.workflows.simple_models import simple_models
 
     results: list[MethodResult] = []
     first: Examples | None = None

@@ -75,11 +75,6 @@ class Column:
             return self.buckets
         return 1 + 2 * len(self.cycles) + self.gaps
 
-    @property
-    def takes_gaps(self) -> bool:
-        """Whether a missing value was in training."""
-        return self.gaps or "" in self.categories
-
     def to_dict(self) -> dict[str, Any]:
         """Plain text and lists, for JSON; what a column does not have is left out."""
         plain: dict[str, Any] = {"name": self.name, "categories": list(self.categories)}

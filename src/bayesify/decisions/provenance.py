@@ -25,6 +25,7 @@ from bayesify.likelihoods.labels import Labels
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive, Recalibrated
 from bayesify.predictive.recalibration import Recalibration
+from bayesify.training.data_identity import digest_of
 
 POPULATION = "inputs drawn in the same way as the calibration examples"
 # What of a configuration decides predictions.
@@ -172,12 +173,7 @@ def _check_observed(likelihood: Censored, y: Tensor) -> None:
 
 def data_digest(x: Any, y: Tensor) -> str:
     """A digest of inputs and targets: their names, types, shapes and bytes."""
-    digest = hashlib.sha256()
-    inputs = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(x)[0]]
-    for name, leaf in [*sorted(inputs, key=lambda named: named[0]), ("targets", y)]:
-        digest.update(f"{name} {leaf.dtype} {tuple(leaf.shape)}".encode())
-        digest.update(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return f"sha256:{digest.hexdigest()}"
+    return f"sha256:{digest_of(x, y)}"
 
 
 def config_digest(method: Method) -> str:

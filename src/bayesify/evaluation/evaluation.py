@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from bayesify.evaluation.imbalance import by_class
 from bayesify.evaluation.scored_predictions import ScoredPredictions
@@ -15,7 +14,7 @@ from bayesify.evaluation.scores import SCORES, Evaluation
 from bayesify.evaluation.streamed import StreamedPredictive, to_one_shape
 from bayesify.likelihoods.labels import Labels
 from bayesify.predictive import Predictive
-from bayesify.training.batches import Batch, for_scoring
+from bayesify.training.batches import alike, batches_for_scoring, join
 
 if TYPE_CHECKING:
     from bayesify.methods import Method
@@ -98,9 +97,9 @@ def evaluate(
             "score(bnn.predict(x)['class'], y['class']) of bayesify.evaluation"
         )
     settings: dict[str, Any] = {"draws": draws, "seed": seed, "by": by}
-    batches = _batches(method, data)
-    if _alike(batches):
-        x, y = _joined(batches)
+    batches = batches_for_scoring(data, method.likelihood, method.network.dtype)
+    if alike(batches):
+        x, y = join(batches)
         predictive = _predict(method, x, y, settings)
     else:
         parts = [targets for _, targets in batches]
@@ -122,22 +121,7 @@ def _predict(method: Method, x: Any, y: Tensor | None, settings: dict[str, Any])
 
 def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:
     """Inputs and targets of a whole data set, in order."""
-    batches = _batches(method, data)
-    if not _alike(batches):
-        raise ValueError("the batches have inputs or targets of different shapes: pad them to one length")
-    return _joined(batches)
-
-
-def _batches(method: Method, data: Any) -> list[Batch]:
-    batches = list(for_scoring(data, method.likelihood, method.network.dtype).in_order(1000))
-    if not batches:
-        raise ValueError("the data set is empty")
-    return batches
-
-
-def _alike(batches: list[Batch]) -> bool:
-    """Whether all batches have examples of the same shape."""
-    return len({tuple(leaf.shape[1:] for leaf in pytree.tree_leaves(batch)) for batch in batches}) == 1
+    return join(batches_for_scoring(data, method.likelihood, method.network.dtype))
 
 
 def _padded_labels(method: Method, parts: list[Tensor]) -> Tensor:
@@ -146,8 +130,3 @@ def _padded_labels(method: Method, parts: list[Tensor]) -> Tensor:
     if not isinstance(likelihood, Labels) or any(part.is_floating_point() for part in parts):
         raise ValueError("batches of different shapes can be scored for integer labels only: pad them to one length")
     return torch.cat(to_one_shape(parts, likelihood.ignore_index))
-
-
-def _joined(batches: list[Batch]) -> tuple[Any, Tensor]:
-    x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[inputs for inputs, *_ in batches])
-    return x, torch.cat([batch[1] for batch in batches])

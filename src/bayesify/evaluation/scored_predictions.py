@@ -16,7 +16,7 @@ _UNCERTAINTIES = {
     "classification": ("confidence", "entropy", "aleatoric", "epistemic", "expected_error"),
     "regression": ("variance", "aleatoric", "epistemic"),
 }
-_UNKNOWN_BY = {"classification": "entropy", "regression": "variance"}
+UNKNOWN_BY = {"classification": "entropy", "regression": "variance"}
 
 
 class ScoredPredictions:
@@ -52,7 +52,7 @@ class ScoredPredictions:
                 raise ValueError(f"ood must be a {predictive.kind} predictive like the other, got {ood.kind}")
         self.predictive = predictive
         self.ood = ood
-        self.unknown_by = by or _UNKNOWN_BY[predictive.kind]
+        self.unknown_by = by or UNKNOWN_BY[predictive.kind]
         prepared = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
         self.nll = -float(predictive.log_prob(prepared).double().mean())
         self.curve = risk_coverage(predictive, prepared, by=by)

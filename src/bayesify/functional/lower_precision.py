@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from bayesify.functional.network import Network
     from bayesify.functional.tracing import Trace
 
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# The layers whose weights autocast makes bfloat16.
+CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Products on a GPU are fast where a matrix starts at a multiple of 16 bytes, which are eight numbers.
 _ALIGNED = 8
 
@@ -46,5 +47,5 @@ def lower_runs(network: Network, trace: Trace) -> list[tuple[list[Place], bool]]
 def _suits(network: Network, trace: Trace, place: Place) -> bool:
     owner, _, name = place.name.rpartition(".")
     use = trace.layers.get(owner)
-    known = type(network.template.get_submodule(owner)) in _LAYERS and name in {"weight", "bias"}
+    known = type(network.template.get_submodule(owner)) in CAST_LAYERS and name in {"weight", "bias"}
     return known and place.dtype == torch.float32 and use is not None and use.calls == 1 and not use.read_elsewhere

@@ -22,14 +22,13 @@ from torch.utils import _pytree as pytree
 
 from bayesify.distributed.group import Group
 from bayesify.distributed.sharding import Shard, weights_of
+from bayesify.functional.lower_precision import CAST_LAYERS
 from bayesify.functional.recomputing import WithForward
 
 if TYPE_CHECKING:
     from bayesify.functional.layout import Place
     from bayesify.functional.network import Network
 
-# The layers whose weights autocast makes bfloat16.
-_CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Layers are gathered together until they have this many weights: small messages cost more than their bytes.
 BUCKET_WEIGHTS = 1 << 20
 
@@ -194,7 +193,7 @@ class _Gathered:
         """Whether autocast would cast the tensor and autograd would keep its cast: it is cast here, and noted."""
         if self.network.training_precision != "bfloat16" or place.dtype != torch.float32 or len(place.shape) < 2:
             return False
-        return type(self.network.template.get_submodule(_owner(place))) in _CAST
+        return type(self.network.template.get_submodule(_owner(place))) in CAST_LAYERS
 
     def _note(self, kept: Tensor) -> Tensor | _Note:
         storage = kept.untyped_storage().data_ptr()

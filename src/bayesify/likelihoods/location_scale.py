@@ -105,20 +105,6 @@ class LocationScale(Scaled):
         """
         raise NotImplementedError
 
-    def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
-        """Raise an error unless the outputs fit the targets, `location` and `scale`.
-
-        Args:
-            outputs: of the network, without a draws axis, `[batch, ...]`.
-            targets: prepared targets `[batch, ...]`.
-
-        Raises:
-            ValueError: if the shapes do not fit.
-
-        """
-        super().check_outputs(outputs, targets)
-        self._means(outputs[None])
-
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
         """The log density of the noise at the residuals, summed over the targets of an example.
 

@@ -104,20 +104,6 @@ class Quantile(Scaled):
         """
         return [f"{level:g}" for level in spec.get("levels", ())]
 
-    def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
-        """Raise an error unless the outputs fit the targets, `location` and `scale`.
-
-        Args:
-            outputs: of the network, without a draws axis, `[batch, ...]`.
-            targets: prepared targets `[batch, ...]`.
-
-        Raises:
-            ValueError: if the shapes do not fit.
-
-        """
-        super().check_outputs(outputs, targets)
-        self.check_units(outputs[None].chunk(self.parameters_per_target, 2)[0])
-
     def log_prob(self, outputs: Tensor, targets: Tensor, keys: Tensor | None = None) -> Tensor:
         """The pseudo-likelihood: the mean over levels, summed over the targets of an example.
 

@@ -46,18 +46,23 @@ class Scaled(Regression):
             return {}
         return {"location": self.location, "scale": self.scale}
 
-    def check_units(self, outputs: Tensor) -> None:
-        """Raise an error unless `location` and `scale` fit outputs `[draws, batch, targets, ...]` of one parameter.
+    def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
+        """Raise an error unless the outputs fit the targets, `location` and `scale`.
 
         Args:
-            outputs: of the network, with a draws axis.
+            outputs: of the network, without a draws axis, `[batch, ...]`.
+            targets: prepared targets `[batch, ...]`.
 
         Raises:
-            ValueError: if there is not one number per target.
+            ValueError: if the shapes do not fit.
 
         """
+        super().check_outputs(outputs, targets)
+        one = outputs[None]
+        if self.parameters_per_target > 1:
+            one = one.chunk(self.parameters_per_target, 2)[0]
         for name in ("location", "scale"):
-            self._per_target_values(name, outputs)
+            self._per_target_values(name, one)
 
     def _per_target_values(self, name: str, outputs: Tensor) -> Tensor | float:
         """`location` or `scale`, shaped to broadcast against the means of one draw, `[batch, targets, ...]`."""

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from bayesify.errors import choose
@@ -23,6 +22,7 @@ from bayesify.likelihoods.poisson import Poisson as Poisson
 from bayesify.likelihoods.quantile import Quantile as Quantile
 from bayesify.likelihoods.several import Several
 from bayesify.likelihoods.student_t import StudentT as StudentT
+from bayesify.priors.text import comma_separated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ def parse(text: str) -> Likelihood:
     """
     kind = likelihood_class(text)
     rest = _normalised(text).partition(":")[2]
-    words = [word.strip() for word in _COMMAS.split(rest)] if rest else []
+    words = comma_separated(rest) if rest else []
     return from_spec({"name": kind.name, **kind.from_words([_value(word) for word in words])})
 
 
@@ -114,10 +114,6 @@ def spec_text(spec: Mapping[str, Any]) -> str | None:
         return name
     words = LIKELIHOODS[name].to_words(dict(spec))
     return f"{name}:{','.join(words)}" if words else name
-
-
-# Commas outside the parentheses of a prior.
-_COMMAS = re.compile(r",(?![^(]*\))")
 
 
 def _normalised(text: str) -> str:

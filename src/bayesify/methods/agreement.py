@@ -83,6 +83,13 @@ def recorded(found: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
+def noise_in_words(draws: Tensor) -> str:
+    """The median of the draws `[n]` of a noise, and the interval that holds 90% of them."""
+    levels = torch.tensor([0.5, 0.05, 0.95], dtype=torch.float64)
+    median, low, high = torch.quantile(draws.cpu(), levels).tolist()
+    return f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+
+
 def described(record: Mapping[str, Any]) -> dict[str, str]:
     """What a summary says of the last record of a fit."""
     facts = {}

@@ -9,7 +9,6 @@ every prediction.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -38,11 +37,6 @@ def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool
         return probs[..., 1:] if probs.shape[-1] == 2 and not every_class else probs
     mean: Tensor = rule.mean(outputs)
     return mean
-
-
-def arviz_installed() -> bool:
-    """Whether ArviZ's statistics can be imported."""
-    return importlib.util.find_spec("arviz_stats") is not None
 
 
 def r_hat(values: Any) -> Array:

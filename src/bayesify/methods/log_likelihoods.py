@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from bayesify.errors import at_least
 from bayesify.methods import memory
-from bayesify.training.batches import for_scoring
+from bayesify.training.batches import batches_for_scoring, join
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method
@@ -60,12 +59,12 @@ def log_likelihoods(method: Method, data: Any, draws: int = 1000, seed: int = 0)
         The log-likelihoods by chain, draw and example.
 
     Raises:
-        ValueError: the data is empty, or a log-likelihood is no number.
+        ValueError: the data is empty, its batches have different shapes, or a log-likelihood is no number.
         MemoryError: one number for each draw and example does not fit in memory.
 
     """
     at_least("draws", draws, 1)
-    x, y = _whole(method, data)
+    x, y = join(batches_for_scoring(data, method.likelihood, method.network.dtype))
     numbers = draw_numbers(method, draws)
     seed = seed if method.numbers_by_chain() is None else 0
     _check_memory(numbers.numel(), len(y))
@@ -87,15 +86,6 @@ def log_likelihoods(method: Method, data: Any, draws: int = 1000, seed: int = 0)
     same = all(one is other for one, other in zip(densities, trained, strict=True))
     by_chain = density[numbers]
     return LogLikelihoods(by_chain, by_chain if same else torch.cat(trained, 1)[numbers], y)
-
-
-def _whole(method: Method, data: Any) -> tuple[Any, Tensor]:
-    """Inputs and targets of a whole data set, in order."""
-    batches = list(for_scoring(data, method.likelihood, method.network.dtype).in_order(1000))
-    if not batches:
-        raise ValueError("the data set is empty")
-    x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[inputs for inputs, *_ in batches])
-    return x, torch.cat([batch[1] for batch in batches])
 
 
 def _check_memory(draws: int, examples: int) -> None:

@@ -34,8 +34,8 @@ from bayesify.training.batches import as_inputs, take, to_device
 from bayesify.training.gathered import gathered
 
 Drawing = Callable[[Sequence[int]], Tensor]
-_DRAW_ELEMENTS = 1 << 24
-_PASS_ELEMENTS = 1 << 22
+DRAW_ELEMENTS = 1 << 24
+PASS_ELEMENTS = 1 << 22
 _CACHED_ELEMENTS = 1 << 19
 # An accelerator has more memory than a CPU's cache and waits for Python between pieces. The limits above, and the
 # number of inputs, are multiplied by these factors there, or by less where its memory is below `_MEMORY` bytes.
@@ -53,10 +53,10 @@ _PART = 1 << 28
 def pieces(weights: int, widest: int, batch_size: int, device: torch.device) -> tuple[int, int]:
     """How many draws and how many inputs are evaluated together, so that both fit in memory.
 
-    The weights of the draws take at most `_DRAW_ELEMENTS` numbers, and the widest layer of a pass at most
-    `_PASS_ELEMENTS`, unless a single draw or input is larger.
+    The weights of the draws take at most `DRAW_ELEMENTS` numbers, and the widest layer of a pass at most
+    `PASS_ELEMENTS`, unless a single draw or input is larger.
     """
-    drawn, passed = _DRAW_ELEMENTS * _room("draws", device), _PASS_ELEMENTS * _room("pass", device)
+    drawn, passed = DRAW_ELEMENTS * _room("draws", device), PASS_ELEMENTS * _room("pass", device)
     inputs = max(1, min(batch_size, passed // widest))
     if weights >= LOOP_FROM_WEIGHTS and device.type == "cpu":
         # Large networks are evaluated draw by draw. Drawing them in the same way keeps weights and noise in the cache.
@@ -404,20 +404,13 @@ class Prediction(nn.Module, ABC):
         return lambda draws: self.weights(draws, seed)
 
     def _by_moments(self, x: Any, batch_size: int | None, precision: str, max_memory: int | None = None) -> Tensor:
-        if not self.independent:
-            kind = type(self).__name__ + (f" of family {self.family}" if hasattr(self, "family") else "")
-            raise ValueError(
-                f'by="moments" needs independent Gaussian weights (Variational, family="mean_field"), got {kind}: '
-                f'use by="draws"'
-            )
-        std = self.std
-        assert isinstance(std, Tensor)
+        std = independent_std(self)
         device = self.network.device
         half = decided(precision, device, self.network.dtype) == "bfloat16"
         propagation = prediction_of(self.network, self.mean_weights, std, half=half, insist=precision == "bfloat16")
         x, widest, batch_size = self._looked_at(x, batch_size)
         self._check_memory(x, widest, POINTS, max_memory)
-        passed = _PASS_ELEMENTS * _room("pass", device)
+        passed = PASS_ELEMENTS * _room("pass", device)
         batch_size = max(1, min(batch_size, passed // (_COPIES_FOR_MOMENTS * widest)))
         contrast, total = contrast_of(self.likelihood), count(x)
         number, workers = -(-total // batch_size), parallel.workers_for(device)
@@ -505,7 +498,7 @@ class Prediction(nn.Module, ABC):
             own = network.unflatten(drawing([number])[0])
             return {**tensors, **{name: own[name].clone() for name in random}}
 
-        keeps = len(numbers) * size <= _DRAW_ELEMENTS * _room("draws", network.device)
+        keeps = len(numbers) * size <= DRAW_ELEMENTS * _room("draws", network.device)
         kept = {numbers[0]: tensors}
         # Where several networks share the draws among them, the last draw is of another one than the first.
         for number in numbers[1:] if keeps else {numbers[1], numbers[-1]}:
@@ -539,6 +532,19 @@ class Prediction(nn.Module, ABC):
             rows = pytree.tree_map_only(Tensor, lambda t: t.expand(theta.shape[0], *t.shape), x)
         with explained(self.network, x):
             return self.network.outputs(theta, rows, dropout=dropout, fixed_mask=True, each=each, kept=kept)[0]
+
+
+def independent_std(method: Prediction) -> Tensor:
+    """The standard deviations of independent Gaussian weights, which moments need; an error where there are none."""
+    if not method.independent:
+        kind = type(method).__name__ + (f" of family {method.family}" if hasattr(method, "family") else "")
+        raise ValueError(
+            f'by="moments" needs independent Gaussian weights (Variational, family="mean_field"), got {kind}: '
+            f'use by="draws"'
+        )
+    std = method.std
+    assert isinstance(std, Tensor)
+    return std
 
 
 def _even(total: int, number: int) -> list[slice]:

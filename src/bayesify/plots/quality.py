@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from bayesify.evaluation.selective import RiskCoverage
     from bayesify.plots.style import Look
@@ -198,9 +199,7 @@ def _binomial_band(axes: Axes, levels: Sequence[float], examples: int) -> None:
 def observed_coverage(predictive: Predictive, targets: Any, levels: Sequence[float] = LEVELS) -> list[float]:
     """The share of targets inside the central interval of each level."""
     # A target is inside the central interval of a level when its place F(y) lies within level / 2 of one half.
-    likelihood = predictive.likelihood
-    truth = likelihood.compared(likelihood.prepare(targets)).to(predictive.outputs.device)
-    truth = truth.reshape(predictive.mean.shape)
+    truth = _truth(predictive, targets)
     off_centre = (predictive.cdf(truth) - 0.5).abs().double().cpu().numpy().reshape(-1)
     return [float((off_centre <= level / 2).mean()) for level in levels]
 
@@ -268,9 +267,7 @@ class BinnedError:
 
 def binned_error(predictive: Predictive, targets: Any, bins: int = 8) -> BinnedError:
     """Root mean predicted variance and root mean squared error, in bins of equal count from the surest on."""
-    likelihood = predictive.likelihood
-    truth = likelihood.compared(likelihood.prepare(targets)).to(predictive.outputs.device)
-    truth = truth.reshape(predictive.mean.shape)
+    truth = _truth(predictive, targets)
     squared = (predictive.mean.double() - truth).square().cpu().numpy().reshape(-1)
     variance = predictive.variance.double().cpu().numpy().reshape(-1)
     groups = np.array_split(np.argsort(variance, kind="stable"), max(1, min(bins, len(variance) // 5)))
@@ -332,3 +329,10 @@ def method_comparison(
         axes.set_xlim(max(low, -0.01), min(high, 1.01))
         style.percent(axes, "x")
     return axes
+
+
+def _truth(predictive: Predictive, targets: Any) -> Tensor:
+    """The targets in the shape of the predictive means, on their device."""
+    likelihood = predictive.likelihood
+    truth = likelihood.compared(likelihood.prepare(targets)).to(predictive.outputs.device)
+    return truth.reshape(predictive.mean.shape)

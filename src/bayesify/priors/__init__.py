@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from bayesify.priors.assignment import Weight
-from bayesify.priors.binding import WeightPrior, fan_in
+from bayesify.priors.assignment import Weight, fan_in
+from bayesify.priors.binding import WeightPrior
 from bayesify.priors.hyperpriors import HalfCauchy, HalfNormal, Hyperprior, InverseGamma, Learned
 from bayesify.priors.prior import Prior
 from bayesify.priors.text import PRIORS, mapping_text, parse, parse_mapping

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesify.errors import nearest
 from bayesify.priors.hyperpriors import Hyperprior
@@ -48,6 +48,35 @@ class Weight:
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+
+def fan_in(network: nn.Module, name: str) -> int:
+    """The number of inputs that each output of a parameter sums over; a bias has the fan-in of its layer's weight.
+
+    Args:
+        network: the module that holds the parameter.
+        name: the parameter's name in the network, such as `0.weight`.
+
+    Returns:
+        The fan-in, at least 1.
+
+    Examples:
+        >>> bf.priors.fan_in(torch.nn.Sequential(torch.nn.Conv2d(3, 8, kernel_size=5)), "0.weight")
+        75
+
+    """
+    path, _, leaf = name.rpartition(".")
+    owner = network.get_submodule(path)
+    tensor: Tensor = owner.get_parameter(leaf)
+    if tensor.ndim < 2:
+        sibling = getattr(owner, leaf.replace("bias", "weight"), None)
+        if sibling is tensor or not isinstance(sibling, Tensor) or sibling.ndim < 2:
+            return 1
+        tensor = sibling
+    if isinstance(owner, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
+        # A transposed convolution stores [in, out / groups, *kernel]; an output sums over one group's inputs.
+        return tensor.shape[0] // owner.groups * math.prod(tensor.shape[2:])
+    return math.prod(tensor.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -144,7 +173,7 @@ def in_vector_order(weights: Sequence[Weight]) -> tuple[Weight, ...]:
     """The tensors in the order of the vector; raises an error if they overlap or leave gaps."""
     ordered = tuple(sorted(weights, key=lambda weight: weight.start))
     if not ordered:
-        raise ValueError("the network has no random weights: at least 1 is needed for a prior")
+        raise ValueError("the network has no random weights, and a prior needs at least 1: use bayesian='all'")
     names, expected = set(), 0
     for weight in ordered:
         if weight.name in names:

@@ -14,7 +14,6 @@ non-centred coordinates `raw = (w - mean) / tau`, weights and scales are indepen
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
@@ -489,35 +488,6 @@ class WeightPrior(nn.Module):
                 setattr(self, name, self.get_buffer(name).to(state_dict[f"{prefix}{name}"].dtype))
                 self._missing = False
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def fan_in(network: nn.Module, name: str) -> int:
-    """The number of inputs that each output of a parameter sums over; a bias has the fan-in of its layer's weight.
-
-    Args:
-        network: the module that holds the parameter.
-        name: the parameter's name in the network, such as `0.weight`.
-
-    Returns:
-        The fan-in, at least 1.
-
-    Examples:
-        >>> bf.priors.fan_in(torch.nn.Sequential(torch.nn.Conv2d(3, 8, kernel_size=5)), "0.weight")
-        75
-
-    """
-    path, _, leaf = name.rpartition(".")
-    owner = network.get_submodule(path)
-    tensor: Tensor = owner.get_parameter(leaf)
-    if tensor.ndim < 2:
-        sibling = getattr(owner, leaf.replace("bias", "weight"), None)
-        if sibling is tensor or not isinstance(sibling, Tensor) or sibling.ndim < 2:
-            return 1
-        tensor = sibling
-    if isinstance(owner, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
-        # A transposed convolution stores [in, out / groups, *kernel]; an output sums over one group's inputs.
-        return tensor.shape[0] // owner.groups * math.prod(tensor.shape[2:])
-    return math.prod(tensor.shape[1:])
 
 
 def _pick(group: Group, kept: Tensor | None) -> Tensor | None:

@@ -96,7 +96,24 @@ class Hyperprior(ABC):
 
 
 @dataclass(frozen=True)
-class HalfNormal(Hyperprior):
+class _Half(Hyperprior):
+    """The absolute value of a symmetric distribution with a scale."""
+
+    scale: float = 1.0
+    per: str = "pattern"
+
+    def __post_init__(self) -> None:
+        check(self, "scale", above_zero=True)
+        choose("per", self.per, PER)
+
+    @property
+    def initial(self) -> float:
+        """`log(scale)`."""
+        return math.log(self.scale)
+
+
+@dataclass(frozen=True)
+class HalfNormal(_Half):
     """The half-normal hyperprior, `tau = |N(0, scale^2)|`.
 
     `log p(u) = log(2 / pi) / 2 + d - exp(2 d) / 2` with `u = log tau` and `d = u - log(scale)`.
@@ -112,18 +129,6 @@ class HalfNormal(Hyperprior):
     """
 
     name = "half-normal"
-
-    scale: float = 1.0
-    per: str = "pattern"
-
-    def __post_init__(self) -> None:
-        check(self, "scale", above_zero=True)
-        choose("per", self.per, PER)
-
-    @property
-    def initial(self) -> float:
-        """`log(scale)`."""
-        return math.log(self.scale)
 
     def log_density(self, log_scale: Tensor) -> Tensor:
         """`log(2 / pi) / 2 + d - exp(2 d) / 2` with `d = u - log(scale)`.
@@ -153,7 +158,7 @@ class HalfNormal(Hyperprior):
 
 
 @dataclass(frozen=True)
-class HalfCauchy(Hyperprior):
+class HalfCauchy(_Half):
     """The half-Cauchy hyperprior, `tau = |Cauchy(0, scale)|`: half of its mass lies above `scale`, with a heavy tail.
 
     `log p(u) = log(2 / pi) + d - log(1 + exp(2 d))` with `u = log tau` and `d = u - log(scale)` (A. Gelman, "Prior
@@ -170,18 +175,6 @@ class HalfCauchy(Hyperprior):
     """
 
     name = "half-cauchy"
-
-    scale: float = 1.0
-    per: str = "pattern"
-
-    def __post_init__(self) -> None:
-        check(self, "scale", above_zero=True)
-        choose("per", self.per, PER)
-
-    @property
-    def initial(self) -> float:
-        """`log(scale)`."""
-        return math.log(self.scale)
 
     def log_density(self, log_scale: Tensor) -> Tensor:
         """`log(2 / pi) + d - log(1 + exp(2 d))` with `d = u - log(scale)`.

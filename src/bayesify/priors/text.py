@@ -75,7 +75,7 @@ def parse(text: str) -> Prior:
     kind = PRIORS[name]
     if issubclass(kind, Posterior):
         return kind.read(rest)
-    words = [word.strip() for word in _COMMAS.split(rest)] if colon else []
+    words = comma_separated(rest) if colon else []
     arguments = argument_fields(kind)
     required = sum(argument.default is dataclasses.MISSING for argument in arguments)
     names = [argument.name for argument in arguments]
@@ -140,8 +140,9 @@ def mapping_text(mapping: Mapping[str, Prior]) -> str:
     return ";".join(f"{pattern}={prior.text}" for pattern, prior in mapping.items())
 
 
-# Commas outside the parentheses of a hyperprior.
-_COMMAS = re.compile(r",(?![^(]*\))")
+def comma_separated(text: str) -> list[str]:
+    """The words between the commas of a text, except commas inside parentheses."""
+    return [word.strip() for word in re.split(r",(?![^(]*\))", text)]
 
 
 def _argument(name: str, word: str, text: str) -> float | str | Hyperprior:

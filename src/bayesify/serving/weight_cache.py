@@ -11,10 +11,7 @@ from torch import Tensor
 
 from bayesify.functional.network import Network
 from bayesify.methods import Method
-
-# The weights of a chunk of draws, and the activations of its passes, have to fit in memory.
-_DRAW_ELEMENTS = 1 << 24
-_PASS_ELEMENTS = 1 << 22
+from bayesify.methods.prediction import DRAW_ELEMENTS, PASS_ELEMENTS
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class WeightCache:
 
 def _chunks(method: Method, few: Tensor, draws: int, seed: int, rows: int) -> Iterator[Chunk]:
     network = method.network
-    chunk = max(1, min(_DRAW_ELEMENTS // network.size, _PASS_ELEMENTS // (network.traced(few).widest * rows)))
+    chunk = max(1, min(DRAW_ELEMENTS // network.size, PASS_ELEMENTS // (network.traced(few).widest * rows)))
     for first in range(0, draws, chunk):
         numbers = range(first, min(first + chunk, draws))
         theta = method.weights(numbers, seed)

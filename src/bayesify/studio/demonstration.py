@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bayesify.data.locations import cache
-from bayesify.errors import RunError
-from bayesify.runs import UNKNOWN, read_config
+from bayesify.runs import UNKNOWN
 from bayesify.studio import pad_networks
 from bayesify.workflows import demo
 from bayesify.workflows.load import load_run
@@ -79,11 +78,4 @@ def _cached(name: str) -> Path:
 
 def _complete(folder: Path) -> list[Path]:
     runs = [folder / name for name in SHOWN]
-    return runs if all(map(_is_complete, runs)) else []
-
-
-def _is_complete(run: Path) -> bool:
-    try:
-        return bool(read_config(run).get("complete", True))
-    except RunError:
-        return False
+    return runs if all(map(pad_networks.is_trained, runs)) else []

@@ -81,7 +81,7 @@ def make(
         run = out / name
         if _is_finished(run):
             continue
-        trained = _is_trained(run)
+        trained = is_trained(run)
         if announce is not None:
             doing = "fitting the check of network" if trained else "training"
             announce(f"{doing} {place} of {len(NETWORKS)}: {CARDS[own.method].title}")
@@ -127,7 +127,8 @@ def _check_and_score(run: Path) -> None:
     write_metrics(run, about | scores.to_dict() | found)
 
 
-def _is_trained(run: Path) -> bool:
+def is_trained(run: Path) -> bool:
+    """Whether there is a run that was trained to its end."""
     try:
         return bool(read_config(run).get("complete", True))
     except RunError:
@@ -136,7 +137,7 @@ def _is_trained(run: Path) -> bool:
 
 def _is_finished(run: Path) -> bool:
     """Whether a run was trained to its end and has today's check; one of an earlier version is fitted again."""
-    if not (_is_trained(run) and (run / UNKNOWN).is_file()):
+    if not (is_trained(run) and (run / UNKNOWN).is_file()):
         return False
     try:
         told = json.loads((run / METRICS).read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ shuffled by keyed noise, so a resumed run sees the same batches. A user's loader
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -242,7 +242,7 @@ class KeptRows:
         width = sum(leaf[:1].numel() * leaf.element_size() for leaf in pytree.tree_leaves(x))
         capacity = max(_FEWEST_KEPT, min(2 * _KEPT, _KEPT_BYTES // max(1, width)))
         while sum(piece[1].shape[0] for piece in self._pieces) > capacity:
-            whole = self._joined()
+            whole = join(self._pieces)
             self._pieces = [(take(whole[0], slice(None, None, 2)), whole[1][::2])]
             self._stride *= 2
 
@@ -256,12 +256,8 @@ class KeptRows:
             The pair `(x, y)`.
 
         """
-        x, y = self._joined()
+        x, y = join(self._pieces)
         return TensorExamples(x, y).sample(rows) or (x, y)
-
-    def _joined(self) -> Batch:
-        inputs, targets = zip(*self._pieces, strict=True)
-        return pytree.tree_map(lambda *leaves: torch.cat(leaves), *inputs), torch.cat(targets)
 
 
 class DatasetExamples(IndexedExamples):
@@ -404,6 +400,52 @@ def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> Exampl
     read_by_number = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     unknown = loader and not read_by_number and _distinct(data) is None
     return as_examples(data, likelihood, dtype, n_data=1 if unknown else None)
+
+
+def batches_for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> list[Batch]:
+    """All examples of data that is only scored, in order.
+
+    Args:
+        data: in any form that `as_examples` takes.
+        likelihood: prepares and checks the targets.
+        dtype: of inputs that are floating-point numbers.
+
+    Returns:
+        Pairs `(x, y)`.
+
+    """
+    return list(for_scoring(data, likelihood, dtype).in_order(1000))
+
+
+def alike(batches: Sequence[Batch]) -> bool:
+    """Whether all batches have examples of the same shape.
+
+    Args:
+        batches: pairs `(x, y)`.
+
+    """
+    return len({tuple(leaf.shape[1:] for leaf in pytree.tree_leaves(batch)) for batch in batches}) <= 1
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """The examples of all batches, one batch after the other.
+
+    Args:
+        batches: pairs `(x, y)`.
+
+    Returns:
+        One pair.
+
+    Raises:
+        ValueError: there are no batches, or they have examples of different shapes.
+
+    """
+    if not batches:
+        raise ValueError("the data set is empty")
+    if not alike(batches):
+        raise ValueError("the batches have inputs or targets of different shapes: pad them to one length")
+    inputs, targets = zip(*batches, strict=True)
+    return pytree.tree_map(lambda *leaves: torch.cat(leaves), *inputs), torch.cat(targets)
 
 
 def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:

@@ -35,7 +35,7 @@ def mark(examples: Examples, batch_size: int | None = None) -> dict[str, Any]:
     return {
         "examples": examples.n_data,
         "batches": None if batch_size is None else examples.count_batches(batch_size),
-        "digest": _digest(examples.x, examples.y) if isinstance(examples, TensorExamples) else None,
+        "digest": digest_of(examples.x, examples.y, _BYTES)[:16] if isinstance(examples, TensorExamples) else None,
     }
 
 
@@ -68,13 +68,24 @@ def check_same(saved: dict[str, Any] | None, examples: Examples, batch_size: int
         )
 
 
-def _digest(x: Any, y: Tensor) -> str:
+def digest_of(x: Any, y: Tensor, at_most: int | None = None) -> str:
+    """A SHA-256 of inputs and targets: names, types, shapes and bytes, of evenly spaced rows where there are too many.
+
+    Args:
+        x: inputs, `[n, ...]` each.
+        y: targets, `[n, ...]`.
+        at_most: bytes of a tensor that are read; None reads all.
+
+    Returns:
+        64 hexadecimal digits.
+
+    """
     digest = hashlib.sha256()
     # The order of named inputs does not matter.
     inputs = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(x)[0]]
     for name, tensor in [*sorted(inputs, key=lambda named: named[0]), ("targets", y)]:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        every = -(-tensor.numel() * tensor.element_size() // _BYTES)
+        every = 1 if at_most is None else -(-tensor.numel() * tensor.element_size() // at_most)
         rows = tensor.detach()[:: max(every, 1)].cpu().contiguous()
         digest.update(rows.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()

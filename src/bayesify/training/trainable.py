@@ -93,13 +93,6 @@ def declares(method: object, attribute: str) -> bool:
     return bool(vars(type(method)).get(attribute, False))
 
 
-def cut_parameters(method: Trainable) -> list[nn.Parameter]:
-    """The parameters of which this process holds a part, in a sharded training."""
-    if method.shard is None:
-        return []
-    return [parameter for name, parameter in method.named_parameters() if name in method.sharded]
-
-
 def shared_parameters(method: Trainable) -> list[nn.Parameter]:
     """The parameters that every process holds as a whole."""
     cut = set() if method.shard is None else set(method.sharded)

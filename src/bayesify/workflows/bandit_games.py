@@ -24,6 +24,7 @@ from bayesify.decisions import (
     table_bandit,
     wheel_bandit,
 )
+from bayesify.decisions.bandit_agents import RULES
 from bayesify.errors import at_least, choose
 from bayesify.evaluation.seed_statistics import estimate, paired
 from bayesify.methods.cards import CARDS
@@ -32,7 +33,6 @@ from bayesify.workflows.prepare import prepare_data
 from bayesify.workflows.recipe import Recipe
 
 PROBLEMS = ("mushroom", "wheel", "linear", "quadratic")
-RULES = ("thompson", "ucb", "greedy")
 MODELS = ("logistic", "linear", "neural-linear")
 # Methods that can be fitted again and again as the rewards come in.
 METHODS = tuple(name for name in CARDS if name != "hmc")

@@ -732,7 +732,7 @@ def test_a_layer_used_twice_is_refused_by_kronecker_before_training_and_known_to
         ({"subset": "last"}, "did you mean 'last_layer'"),
         ({"prior_precision": "evidence"}, "unknown prior_precision 'evidence'"),
         ({"subset": "last_layer", "bayesian": ["0"]}, "name different weights"),
-        ({"bayesian": "none"}, "no weight is random|no random weight"),
+        ({"bayesian": "none"}, "no random weights.*use bayesian='all'"),
         ({"prior": "laplace:1"}, "laplace needs Gaussian priors, got laplace:1"),
         ({"per_layer": True, "prior_precision": "fixed"}, 'need prior_precision="marginal_likelihood"'),
         ({"rounds": 0}, "rounds must be an integer of at least 1"),

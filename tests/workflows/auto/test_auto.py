@@ -147,8 +147,8 @@ def test_where_sampling_is_too_slow_in_fact_the_next_row_is_taken(plane, monkeyp
     def too_slow(*_):
         raise TooLittleTimeError("too slow")
 
-    monkeypatch.setattr("bayesify.workflows.auto.front_door.sampling_within", too_slow)
-    monkeypatch.setattr("bayesify.workflows.auto.front_door.enough_epochs", lambda *_: 2)
+    monkeypatch.setattr("bayesify.workflows.auto.auto.sampling_within", too_slow)
+    monkeypatch.setattr("bayesify.workflows.auto.auto.enough_epochs", lambda *_: 2)
     auto = bf.Auto(small, "categorical", time=600)
     assert type(auto.fit(plane, progress=False)) is bf.Ensemble
 

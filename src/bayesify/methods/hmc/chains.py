@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bayesify.errors import at_least
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
-from bayesify.methods.agreement import described
+from bayesify.methods.agreement import described, noise_in_words
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.hmc.adaptation import Adaptation
 from bayesify.methods.hmc.plan import Sampling
@@ -133,10 +133,8 @@ class Chains(Method):
             facts["divergences"] = f"{self.store.divergences}"
             facts |= described(self.history.records[-1] if self.history.records else {})
             if self.noise_prior is not None:
-                levels = torch.tensor([0.5, 0.05, 0.95], dtype=torch.float64)
-                noise = self._log_noise(self.store.log_scales)[: self.held].double().exp().cpu()
-                median, low, high = torch.quantile(noise, levels).tolist()
-                facts["noise"] = f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+                noise = self._log_noise(self.store.log_scales)[: self.held].double().exp()
+                facts["noise"] = noise_in_words(noise)
         return facts
 
     # The stored draws.

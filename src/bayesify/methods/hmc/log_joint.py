@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from bayesify import noise
 from bayesify.functional.inputs import count
@@ -26,7 +25,7 @@ from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.methods.checks import noise_prior_of
 from bayesify.methods.hmc.fast_perceptron import Perceptron
 from bayesify.priors import Hyperprior, Normal, Pretrained, WeightPrior
-from bayesify.training.batches import Batch, Examples, TensorExamples, take, to_device
+from bayesify.training.batches import Batch, Examples, TensorExamples, join, take, to_device
 
 # The largest number of activations in one pass of all chains; beyond it data is read in pieces.
 LARGEST_PASS = 1 << 26
@@ -253,9 +252,7 @@ def whole(examples: Examples, device: torch.device) -> Batch:
     """All inputs and targets at once."""
     if isinstance(examples, TensorExamples):
         return to_device(examples.x, device), examples.y.to(device)
-    batches = list(examples.in_order(1000))
-    x = pytree.tree_map(lambda *leaves: torch.cat(leaves), *[batch[0] for batch in batches])
-    y = torch.cat([batch[1] for batch in batches])
+    x, y = join(list(examples.in_order(1000)))
     if y.shape[0] != examples.n_data:
         raise ValueError(
             f"the data set has {examples.n_data} examples and returned {y.shape[0]}: hmc needs each of them once"

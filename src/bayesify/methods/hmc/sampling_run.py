@@ -20,7 +20,7 @@ from bayesify.distributed import active
 from bayesify.errors import TrainingError
 from bayesify.methods.hmc.hamiltonian import TrajectoryStoppedError, state_at
 from bayesify.methods.hmc.sampler import Iteration, Sampler
-from bayesify.runs import tensor_files
+from bayesify.runs import STATE, tensor_files
 from bayesify.training import data_identity
 from bayesify.training.interrupts import deferred_interrupts, stop_function
 from bayesify.training.plan import History
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bayesify.methods.hmc.log_joint import LogJoint
     from bayesify.methods.hmc.plan import Sampling
     from bayesify.training.batches import Examples
-
-_STATE = Path("checkpoint") / "state.safetensors"
 
 
 @dataclass
@@ -156,7 +154,7 @@ class SamplingRun:
             "stopped": self.history.stopped,
             "data": self.data,
         }
-        tensor_files.write(self.folder / _STATE, tensors, state)
+        tensor_files.write(self.folder / STATE, tensors, state)
         files.write_text(self.folder / "history.jsonl", self.history.to_jsonl())
         self._written = time.perf_counter()
         self._cost = self._written - began

@@ -121,8 +121,6 @@ class IVON(WithELBO):
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        if self.network.random_size == 0:
-            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         # Where it is None, `fit` computes it; until then the posterior is as narrow as at 1.
         self.hessian_init = None if hessian_init is None else positive("hessian_init", hessian_init)
         self.adam_share = None if adam_share is None else _share("adam_share", adam_share)

@@ -38,7 +38,7 @@ from bayesify.methods.point import PointEstimate
 from bayesify.methods.summary import Summary
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Examples, take, to_device
-from bayesify.training.engines.spread import same_batches
+from bayesify.training.engines.data_parallel import same_batches
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan
 
@@ -123,8 +123,6 @@ class LaplaceApproximation(PointEstimate):
             prior_precision = "marginal_likelihood" if tuned else "fixed"
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        if self.network.random_size == 0:
-            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         curvature.check_likelihood(self.name, self.likelihood)
         self.structure = choose("structure", structure, curvature.STRUCTURES)
         self.predictive = choose("predictive", predictive, PREDICTIVES)

@@ -15,7 +15,7 @@ from bayesify.methods.method import Objective
 from bayesify.methods.sgmcmc.whole_data import WholeGradient
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, take
-from bayesify.training.engines.spread import whole_gradient
+from bayesify.training.engines.data_parallel import whole_gradient
 
 _Step = tuple[list[Batch], int, float, int]
 

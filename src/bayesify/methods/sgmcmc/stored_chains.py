@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from bayesify.errors import at_least, positive
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.agreement import described
+from bayesify.methods.agreement import described, noise_in_words
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.defaults import LARGE_NETWORK
 from bayesify.methods.method import NetworkLike, Objective, PriorLike
@@ -119,10 +119,7 @@ class StoredChains(ChainPositions):
         facts = {"samples": f"{min(int(self.count), self.samples):,} stored per chain (chains: {self.chains})"}
         facts |= described(self.history.records[-1] if self.history.records else {})
         if self.log_noise is not None and int(self.count):
-            levels = torch.tensor([0.5, 0.05, 0.95], dtype=torch.float64)
-            noise = self.noise_by_chain.double().flatten().cpu()
-            median, low, high = torch.quantile(noise, levels).tolist()
-            facts["noise"] = f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+            facts["noise"] = noise_in_words(self.noise_by_chain.double().flatten())
         if self.temperature != 1:
             facts["temperature"] = f"{self.temperature:g}: not the posterior of the model"
         return facts

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from bayesify.methods.hmc.fast_perceptron import Perceptron
+from bayesify.methods.hmc.log_joint import LARGEST_PASS
 from bayesify.training.batches import Batch, Examples, TensorExamples, take, to_device
 from bayesify.training.trainable import Objective
 
 if TYPE_CHECKING:
     from bayesify.methods.sgmcmc.positions import ChainPositions
-
-# The largest number of activations in one pass of all chains.
-_LARGEST_PASS = 1 << 26
 
 
 class ChainExamples(TensorExamples):
@@ -63,12 +61,12 @@ class WholeGradient:
         network, likelihood = method.network, method.likelihood
         if network.random_size < network.size or network.buffer_names or likelihood.noisy:
             return None
-        if any(True for _ in likelihood.parameters()) or y.shape[0] * method.chains > _LARGEST_PASS:
+        if any(True for _ in likelihood.parameters()) or y.shape[0] * method.chains > LARGEST_PASS:
             return None
         trace = network.traced(take(x, slice(2)))
         if trace.problem is not None or trace.dropout_sites is None or trace.dropout_sites:
             return None
-        if method.chains * y.shape[0] * trace.widest > _LARGEST_PASS:
+        if method.chains * y.shape[0] * trace.widest > LARGEST_PASS:
             return None
         perceptron = Perceptron.of(network, likelihood, x, y)
         return None if perceptron is None else cls(method, perceptron)

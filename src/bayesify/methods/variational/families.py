@@ -59,9 +59,9 @@ class Family(ABC):
     def draw(self, mean: Tensor, width: Tensor, factor: Tensor | None, eps: Tensor) -> Tensor:
         """Draws `[draws, n]` from noise `[draws, noise_size]`."""
 
-    @abstractmethod
     def entropy(self, width: Tensor, factor: Tensor | None) -> Tensor:
-        """The joint entropy, in nats."""
+        """The joint entropy, in nats; here for a covariance whose root has the widths as its diagonal."""
+        return (torch.log(width) + HALF_LOG_TWO_PI_E).sum()
 
     @abstractmethod
     def std(self, width: Tensor, factor: Tensor | None) -> Tensor:
@@ -83,9 +83,6 @@ class MeanField(Family):
 
     def draw(self, mean: Tensor, width: Tensor, factor: Tensor | None, eps: Tensor) -> Tensor:
         return mean + width * eps
-
-    def entropy(self, width: Tensor, factor: Tensor | None) -> Tensor:
-        return (torch.log(width) + HALF_LOG_TWO_PI_E).sum()
 
     def std(self, width: Tensor, factor: Tensor | None) -> Tensor:
         return width
@@ -113,9 +110,6 @@ class FullRank(Family):
 
     def draw(self, mean: Tensor, width: Tensor, factor: Tensor | None, eps: Tensor) -> Tensor:
         return mean + width * (eps + eps @ _below(factor).T)
-
-    def entropy(self, width: Tensor, factor: Tensor | None) -> Tensor:
-        return (torch.log(width) + HALF_LOG_TWO_PI_E).sum()
 
     def std(self, width: Tensor, factor: Tensor | None) -> Tensor:
         return width * torch.sqrt(1.0 + _below(factor).square().sum(1))
@@ -157,7 +151,7 @@ class LowRank(Family):
 
     def entropy(self, width: Tensor, factor: Tensor | None) -> Tensor:
         capacitance = self._capacitance(self._shared(factor))
-        return (torch.log(width) + HALF_LOG_TWO_PI_E).sum() + torch.log(capacitance.diagonal()).sum()
+        return super().entropy(width, factor) + torch.log(capacitance.diagonal()).sum()
 
     def std(self, width: Tensor, factor: Tensor | None) -> Tensor:
         return width * torch.sqrt(1.0 + self._shared(factor).square().sum(1))

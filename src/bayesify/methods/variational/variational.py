@@ -141,8 +141,6 @@ class Variational(NaturalSteps, AnnealedDraws):
     ) -> None:
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
-        if self.network.random_size == 0:
-            raise ValueError(f"no weight is random: bayesian={bayesian!r} selects none, use bayesian='all'")
         assert self.prior is not None
         self._family = make_family(family, rank)
         self.family, self.rank = family, rank
@@ -272,14 +270,10 @@ class Variational(NaturalSteps, AnnealedDraws):
         if self.bound != "elbo":
             facts["bound"] = f"{self.bound} (biased where a batch is not the whole data)"
         for number, (name, mean, std) in enumerate(zip(self.prior.scale_names, *self.log_scales, strict=True)):
-            # log tau is Gaussian: the quantiles of tau are the exponentials of its quantiles.
-            low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
             learned = number >= self._variables.random_scales
-            facts[name] = f"{median:.4g} (learned)" if learned else f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+            facts[name] = f"{math.exp(float(mean)):.4g} (learned)" if learned else _scale_in_words(mean, std)
         if self.log_noise is not None:
-            mean, std = self.log_noise
-            low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
-            facts["noise"] = f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
+            facts["noise"] = _scale_in_words(*self.log_noise)
         return facts
 
     def objective(self, batches: list[Batch], *, step: int, share: float, draws: int = 1) -> Objective:
@@ -631,6 +625,12 @@ class Variational(NaturalSteps, AnnealedDraws):
 
 def _joined(weights: Tensor, scales: Tensor) -> Tensor:
     return torch.cat((weights, scales.to(weights))) if scales.numel() else weights
+
+
+def _scale_in_words(mean: Tensor, std: Tensor) -> str:
+    """The median of a scale whose logarithm is Gaussian, and the interval that holds 90% of it."""
+    low, median, high = (math.exp(float(mean + quantile * std)) for quantile in (-1.6449, 0.0, 1.6449))
+    return f"{median:.4g} (90% from {low:.4g} to {high:.4g})"
 
 
 def _widths_around_given_weights(prior: WeightPrior) -> Iterator[tuple[int, int, float]]:

@@ -17,9 +17,9 @@ from bayesify.errors import first_line
 from bayesify.training.batches import Batch
 from bayesify.training.engines.comparing import unchanged
 from bayesify.training.engines.fused import FusedStep, shape_of
+from bayesify.training.engines.graphs import WARM_UP
 
 logger = logging.getLogger("bayesify")
-_WARM_UP = 3
 
 
 class BatchGraphs:
@@ -76,7 +76,7 @@ class BatchGraphs:
             with unchanged(self.fused.state):
                 try:
                     with torch.cuda.stream(stream):
-                        for _ in range(_WARM_UP):
+                        for _ in range(WARM_UP):
                             self._make()
                 finally:
                     torch.cuda.current_stream().wait_stream(stream)

@@ -25,13 +25,13 @@ from bayesify.training.augmentation import augmented
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples, to_device
 from bayesify.training.engines.batch_graphs import BatchGraphs, batch_graphs
 from bayesify.training.engines.compiling import worth_compiling
+from bayesify.training.engines.data_parallel import same_batches
 from bayesify.training.engines.fused import FusedStep, fused_step
 from bayesify.training.engines.graphs import GraphedSteps
 from bayesify.training.engines.member_streams import member_streams
 from bayesify.training.engines.plain import plain_step
 from bayesify.training.engines.side_by_side import SideBySideSteps, members_side_by_side
 from bayesify.training.engines.single import graphed_steps
-from bayesify.training.engines.spread import same_batches
 from bayesify.training.layer_rates import LayerRates
 from bayesify.training.plan import Plan, Progress
 from bayesify.training.recovery import GradientMemoryError, empty_cache, splits

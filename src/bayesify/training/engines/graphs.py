@@ -20,7 +20,7 @@ from bayesify.training.engines.comparing import unchanged
 from bayesify.training.engines.fused import FusedStep
 
 logger = logging.getLogger("bayesify")
-_WARM_UP = 3
+WARM_UP = 3
 # Compiling for a smaller last batch, of which there is one in an epoch, has to take less than this.
 _SECONDS_FOR_ANOTHER_SIZE = 20.0
 
@@ -112,7 +112,7 @@ class GraphedSteps:
         with unchanged([*self.fused.state, self.batch, self.nll]):
             try:
                 with torch.cuda.stream(stream):
-                    for _ in range(_WARM_UP):
+                    for _ in range(WARM_UP):
                         self._step(size)
             finally:
                 torch.cuda.current_stream().wait_stream(stream)

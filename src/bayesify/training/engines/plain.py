@@ -21,7 +21,7 @@ from bayesify.distributed import active
 from bayesify.errors import first_line
 from bayesify.functional.recomputing import OWN_CHECKPOINTS
 from bayesify.training.batches import Batch, take
-from bayesify.training.engines.spread import add_parts, part_of_gradient
+from bayesify.training.engines.data_parallel import add_parts, part_of_gradient
 from bayesify.training.recovery import GradientMemoryError, is_out_of_memory
 from bayesify.training.trainable import Objective
 

@@ -1,7 +1,7 @@
-"""The front door that chooses a method: from Python (`Auto`) and for recipes (`--method auto`)."""
+"""The choice of a method by the problem: from Python (`Auto`) and for recipes (`--method auto`)."""
 
 from __future__ import annotations
 
-from bayesify.workflows.auto.front_door import Auto
+from bayesify.workflows.auto.auto import Auto
 
 __all__ = ["Auto"]

@@ -13,7 +13,7 @@ from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.log_joint import LogJoint
 from bayesify.methods.method import Method
 from bayesify.priors import WeightPrior
-from bayesify.training.batches import Examples, TensorExamples
+from bayesify.training.batches import Batch, Examples, TensorExamples, join
 from bayesify.training.warnings import without_warnings
 
 # A leapfrog step is a gradient and the moves around it.
@@ -116,13 +116,9 @@ def training_within(
 def _few(examples: Examples, rows: int) -> TensorExamples:
     if isinstance(examples, TensorExamples):
         return TensorExamples(*examples.fetch(torch.arange(min(rows, examples.n_data))))
-    inputs, targets, found = [], [], 0
-    for x, y in examples.in_order(rows):
-        inputs.append(x)
-        targets.append(y)
-        found += len(y)
-        if found >= rows:
+    batches: list[Batch] = []
+    for batch in examples.in_order(rows):
+        batches.append(batch)
+        if sum(len(y) for _, y in batches) >= rows:
             break
-    from torch.utils import _pytree as pytree
-
-    return TensorExamples(pytree.tree_map(lambda *leaves: torch.cat(leaves), *inputs), torch.cat(targets))
+    return TensorExamples(*join(batches))

@@ -14,13 +14,13 @@ from bayesify.evaluation.results import Spread
 from bayesify.files import plain
 from bayesify.jobs import Engine, make_engine
 from bayesify.methods.cards import CARDS
-from bayesify.workflows.beside import simple_models_of
 from bayesify.workflows.compare.candidates import USUAL, Candidate, candidate, read_methods, takes
 from bayesify.workflows.compare.comparison import Row, TrainedResult, summarise
 from bayesify.workflows.compare.comparison_parts import PARTS, ComparisonParts
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import DRAWS, Recipe
 from bayesify.workflows.run_data import as_images, withheld_in_words
+from bayesify.workflows.simple_models import simple_models_of
 from bayesify.workflows.train import check_device, claimed, write_metrics
 
 

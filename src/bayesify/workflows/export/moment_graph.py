@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from bayesify.methods import Method
+from bayesify.methods.prediction import independent_std
 from bayesify.methods.variational.estimators.moments import contrast_of, stand_ins
 from bayesify.methods.variational.estimators.moments.propagation import Propagation
 from bayesify.workflows.export.one_draw import Draws, OneDraw
@@ -29,13 +30,7 @@ class MomentOutputs(nn.Module):
 
     def __init__(self, method: Method, before: nn.Module | None, structure: Any, x: Any) -> None:
         super().__init__()
-        if not method.independent:
-            raise ValueError(
-                f'by="moments" needs independent Gaussian weights (Variational, family="mean_field"), got '
-                f'{type(method).__name__}: use by="draws"'
-            )
-        std = method.std
-        assert isinstance(std, Tensor)
+        std = independent_std(method)
         self._one = [OneDraw(method.network, Draws(1, {}, {}), before, structure)]
         self.register_buffer("mean", method.mean_weights.detach().cpu().clone())
         self.register_buffer("std", std.detach().cpu().clone())

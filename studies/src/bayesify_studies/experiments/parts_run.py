@@ -12,7 +12,11 @@ from typing import Any
 from bayesify.errors import choose
 from bayesify_studies.experiments.framework import timed_parts
 
-NAMES = ("time-series", "input-shift", "jackknife", "recalibrated-numbers")
+# By experiment: the function that makes its parts from the settings.
+MAKERS = {
+    **dict.fromkeys(("time-series", "input-shift", "jackknife", "recalibrated-numbers"), "parts"),
+    "active-learning": "chains",
+}
 
 
 def _nothing(_: timed_parts.Settings, __: str) -> dict[str, timed_parts.Part]:
@@ -20,11 +24,11 @@ def _nothing(_: timed_parts.Settings, __: str) -> dict[str, timed_parts.Part]:
 
 
 if __name__ == "__main__":
-    name = choose("experiment", sys.argv.pop(1) if len(sys.argv) > 1 else "", NAMES)
+    name = choose("experiment", sys.argv.pop(1) if len(sys.argv) > 1 else "", MAKERS)
     module: Any = import_module(f"bayesify_studies.experiments.{name.replace('-', '_')}")
 
     def _scored(settings: timed_parts.Settings, _: timed_parts.Told, __: str) -> dict[str, timed_parts.Part]:
-        found: dict[str, timed_parts.Part] = module.parts(settings)
+        found: dict[str, timed_parts.Part] = getattr(module, MAKERS[name])(settings)
         return found
 
     timed_parts.main(module.EXPERIMENT.quick, module.EXPERIMENT.full, _nothing, _scored)

@@ -38,8 +38,6 @@ REMARKS = (
     "Settings were chosen only for the logistic and linear agents on the mushroom bandit; all others have fixed ones.",
 )
 
-Rows = Mapping[str, Mapping[str, list[dict[str, Any]]]]
-
 
 def run(work: Work) -> Findings:
     settings = work.settings

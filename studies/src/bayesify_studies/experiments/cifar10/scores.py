@@ -18,8 +18,6 @@ from bayesify.decisions.recalibration import fit_class_map
 from bayesify.predictive.recalibration import ClassMap
 
 SCORES = ("accuracy", "nll", "ece")
-# A temperature leaves the labels as they are.
-SCALED = ("scaled_nll", "scaled_ece")
 # Probabilities below this would have an NLL that half precision cannot hold.
 _LEAST = 1e-7
 

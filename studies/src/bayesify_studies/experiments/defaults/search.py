@@ -6,7 +6,6 @@ training rows and scored on the test rows, as the defaults are. Nothing else was
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from bayesify.methods.cards import CARDS
@@ -54,12 +53,6 @@ def settings_of(name: str, problem: Problem, method: str, rows: int) -> dict[str
         usual = MANY_STEPS if problem.kind == "regression" and rows >= MANY_ROWS else FEWEST_STEPS
         return None if finds else {"epochs": 3 * enough_epochs(rows, _BATCH, usual)}
     return _other_model(problem, method)
-
-
-def tries_of(problem: Problem, method: str, rows: int) -> dict[str, Mapping[str, Any]]:
-    """All tries that a method has, by name."""
-    found = {name: settings_of(name, problem, method, rows) for name in TRIES}
-    return {name: settings for name, settings in found.items() if settings is not None}
 
 
 def _wide(problem: Problem, method: str, rows: int) -> dict[str, Any]:

@@ -88,14 +88,6 @@ def resnet20(width: int = 16, times: float = 1.0) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
 
 
-def drawn_from_prior(network: nn.Module, scale: float) -> nn.Module:
-    """The network with weights from a normal prior; those of convolutions, which are multiplied later, are smaller."""
-    factors = {id(one.weight): one.times for one in network.modules() if isinstance(one, Convolution)}
-    for weight in network.parameters():
-        nn.init.normal_(weight, std=scale / factors.get(id(weight), 1.0))
-    return network
-
-
 def at_the_priors_norm(trained: nn.Module, network: nn.Module, scale: float) -> nn.Module:
     """`network` with the function of a trained one, and convolutions of the size that the prior gives them.
 

@@ -1,4 +1,4 @@
-"""Simple models beside a run, trained on the same rows of its table."""
+"""Simple models for comparison with a run, trained on the same rows of its table."""
 
 from __future__ import annotations
 
