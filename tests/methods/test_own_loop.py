@@ -215,6 +215,15 @@ def test_a_batch_that_does_not_fit_is_one_line(blobs, x, y, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_warning_after_a_loop_of_ones_own_names_a_cure_of_that_loop(blobs):
+    method = bf.Variational(network(), "categorical").train()
+    for step in range(5):  # without an optimiser: nothing is learned
+        method.loss(*blobs, n_data=len(blobs[1]), step=step)
+    with pytest.warns(bf.BayesifyWarning, match="change the learning rate"):
+        method.finish(blobs)
+    assert not any("warm_up" in text for text in method.warnings.values())
+
+
 def test_hmc_says_that_it_has_no_steps(blobs):
     method = bf.HMC(network(), "categorical")
     for call in (lambda: method.loop_optimizer(n_data=96), lambda: method.loss(*blobs, n_data=96, step=0)):

@@ -252,6 +252,47 @@ def test_a_mistake_is_named_in_one_line(make, words):
         make()
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        ("catgorical", "did you mean 'categorical'"),
+        (3, "likelihood must be one of bayesify.likelihoods, got int"),
+        (bf.likelihoods.Categorical, r"write Categorical\(\)"),
+    ],
+)
+def test_a_wrong_likelihood_is_named_before_any_data(likelihood, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        bf.Auto(small, likelihood)
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size, self.side = nn.Linear(2, 1), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return {"size": self.size(x), "side": self.side(x)}
+
+
+def test_several_targets_are_trained_and_the_reason_is_that_they_cannot_be_sampled(plane):
+    x, y = plane
+    auto = bf.Auto(TwoHeads, {"size": "gaussian:learned", "side": "categorical"})
+    with without_warnings():
+        fitted = auto.fit((x, {"size": x[:, :1], "side": y}), epochs=2, progress=False)
+    assert (fitted.name, fitted.predict(x)["side"].probs.shape) == ("ensemble", (80, 2))
+    assert "HMC cannot sample this network or likelihood" in auto.reason
+    with pytest.raises(ValueError, match="several targets need a network that returns a dict"):
+        bf.Auto(likelihood={"size": "gaussian", "side": "categorical"})
+
+
+def test_the_reason_says_what_rules_out_sampling():
+    problem = Problem("regression", rows=200, inputs=3, weights=30)
+    assert choose(problem).method == "hmc"
+    assert "sampling takes too long" in choose(replace(problem, too_slow=True)).reason
+    assert "HMC cannot sample this network" in choose(replace(problem, can_sample=False)).reason
+    assert "HMC needs all data in memory" in choose(replace(problem, in_memory=False)).reason
+
+
 def test_a_setting_of_a_network_is_no_setting_of_the_choice():
     x, y = torch.randn(40, 2), torch.randn(40)
     with pytest.raises(TypeError, match=r"units is a setting of a network: give one, such as bf.Auto\("):

@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
+from bayesify.methods.checks import check_classes, check_likelihood
 from bayesify.methods.defaults import enough_epochs
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
@@ -66,7 +67,8 @@ class Auto:
         method: the fitted method.
 
     Raises:
-        ValueError: there is no likelihood, or the time is not above 0.
+        ValueError: there is no likelihood, it is unknown, or the time is not above 0.
+        TypeError: the likelihood is not one, or a class stands in the place of an instance.
 
     Examples:
         >>> bnn = bf.Auto(net, "categorical").fit((x, y), warm_up=40, samples=20, progress=False)
@@ -78,7 +80,7 @@ class Auto:
     def __init__(
         self,
         network: NetworkLike | None = None,
-        likelihood: Likelihood | str | None = None,
+        likelihood: Likelihood | str | Mapping[str, Likelihood | str] | None = None,
         *,
         prior: PriorLike | None = None,
         time: float | None = None,
@@ -88,6 +90,13 @@ class Auto:
     ) -> None:
         if likelihood is None:
             raise ValueError('likelihood is needed: bf.Auto(net, "categorical"), or bf.Auto(likelihood="gaussian")')
+        check_classes(network, prior)
+        if isinstance(likelihood, Mapping):
+            likelihood = likelihoods.Several(likelihood)
+        if isinstance(likelihood, likelihoods.Several) and network is None:
+            raise ValueError("several targets need a network that returns a dict: bf.Auto(net, likelihood)")
+        # A text is kept: it leaves units and noise to the choice.
+        check_likelihood(likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood)
         self.network, self.likelihood, self.prior = network, likelihood, prior
         self.time = None if time is None else positive("time", time)
         self.bayesian, self.output, self.seed = bayesian, output, seed
@@ -154,10 +163,10 @@ class Auto:
             try:
                 method, plan, parts = self._planned(examples, settings, seed, validation, device, began)
             except TooLittleTimeError:
-                if self.choice.method != "hmc" or not problem.can_sample:
+                if self.choice.method != "hmc" or problem.too_slow:
                     raise
                 # Slower than the table assumes: the next row that needs no sampling.
-                problem = replace(problem, can_sample=False)
+                problem = replace(problem, too_slow=True)
             else:
                 break
         self._tell(progress)
@@ -233,8 +242,10 @@ class Auto:
         return [*settings, *(["prior"] if self.prior is not None else [])]
 
     def _kind(self) -> str:
+        """The kind of problem; several targets have the defaults of numbers, as in `usual_plan`."""
         text = self.likelihood
-        return (likelihoods.parse(text) if isinstance(text, str) else text).kind
+        kind = (likelihoods.parse(text) if isinstance(text, str) else text).kind
+        return "classification" if kind == "classification" else "regression"
 
     def _dtype(self, seed: int) -> torch.dtype:
         assert self.network is not None
@@ -257,7 +268,7 @@ class Auto:
             weights = sum(part.numel() for part in module.parameters() if part.requires_grad)
             can_sample = can_sample and self._can_sample(x, seed)
         return Problem(
-            likelihood.kind,
+            self._kind(),
             rows=examples.n_data,
             inputs=math.prod(shape) if shape else 0,
             outputs=self._outputs(likelihood, examples) if in_memory else 1,
