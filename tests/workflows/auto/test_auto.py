@@ -77,6 +77,21 @@ def test_settings_of_fit_restrict_the_choice(plane):
     assert "epochs is no setting of HMC" in auto.reason
 
 
+@pytest.mark.parametrize(
+    ("settings", "optimizer", "rate"),
+    [
+        ({"family": "full_rank"}, "natural", 1.0),
+        ({"family": "full_rank", "learning_rate": 0.02}, "adam", 0.02),
+        ({"family": "low_rank", "rank": 2}, "adam", 0.01),
+        ({"bound": "importance_weighted", "draws": 2}, "adam", 0.01),
+    ],
+)
+def test_settings_of_correlated_posteriors_are_trained_as_their_method_does(plane, settings, optimizer, rate):
+    with without_warnings():
+        method = bf.Auto(small, "categorical").fit(plane, epochs=2, progress=False, **settings)
+    assert (method.name, method.plan.optimizer, method.plan.learning_rate) == ("variational", optimizer, rate)
+
+
 def test_networks_that_cannot_be_sampled_are_trained(plane):
     with_dropout = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
     auto = bf.Auto(with_dropout, "categorical")

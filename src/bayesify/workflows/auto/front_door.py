@@ -23,7 +23,7 @@ from bayesify.methods import METHODS
 from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
 from bayesify.methods.checks import check_classes, check_likelihood
-from bayesify.methods.defaults import enough_epochs
+from bayesify.methods.defaults import enough_epochs, needs_whole_draws
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method, NetworkLike, PriorLike
@@ -315,6 +315,13 @@ class Auto:
         card = CARDS[choice.method]
         weights = 0 if self.network is None else networks.count_weights(as_module(self.network, seed))
         open_settings = card.settings_for(self._kind(), images=not is_table(examples, weights))
+        if needs_whole_draws(settings):
+            open_settings.pop("estimator", None)
+        if settings.get("family") == "full_rank" and not {"learning_rate", "optimizer"} & set(settings):
+            # Small posteriors have natural gradients, with a rate of their own: `fit` knows which are small.
+            open_settings = {
+                name: value for name, value in open_settings.items() if name not in {"learning_rate", "schedule"}
+            }
         everything = {name: value for name, value in open_settings.items() if value is not None}
         everything |= {**choice.settings, **settings}
         of_method = {"bayesian", *card.options} - set(card.of_fit)
