@@ -198,6 +198,9 @@ def test_a_likelihood_takes_its_noise_from_the_choice_and_its_units_from_the_tar
 def test_other_noises_take_their_units_from_the_targets_too_and_are_trained_where_they_cannot_be_sampled():
     likelihood = settled_likelihood("student-t:4", ENSEMBLE, torch.tensor([8.0, 12.0]))
     assert (likelihood.location, likelihood.scale, likelihood.df) == (10.0, 2.0, 4)
+    for text in ("quantile", "mixture:3"):
+        scaled = settled_likelihood(text, ENSEMBLE, torch.tensor([8.0, 12.0]))
+        assert (scaled.location, scaled.scale) == (10.0, 2.0)
     given = settled_likelihood("student-t:4,learned,1,5,3", ENSEMBLE, torch.tensor([8.0, 12.0]))
     assert (given.location, given.scale) == (5, 3)
     # A learned noise that has no prior cannot be sampled; a given one can.

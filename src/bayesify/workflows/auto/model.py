@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import likelihoods, networks
-from bayesify.likelihoods import Gaussian, Likelihood, LocationScale, StudentT
+from bayesify.likelihoods import Gaussian, Likelihood, StudentT
 from bayesify.methods.auto_table import Choice
 from bayesify.methods.defaults import sampled_noise
 
@@ -35,7 +35,7 @@ def settled_likelihood(
     spec = parsed.spec()
     if not isinstance(parsed, Gaussian):
         unscaled = spec.get("location", 0.0) == 0 and spec.get("scale", 1.0) == 1
-        if isinstance(likelihood, str) and isinstance(parsed, LocationScale) and unscaled:
+        if isinstance(likelihood, str) and "location" in parsed.from_data and unscaled:
             return likelihoods.from_spec(spec | dict(zip(("location", "scale"), _units(targets), strict=True)))
         return parsed
     centre, spread = _units(targets)
