@@ -244,7 +244,8 @@ class StochasticGradientMCMC(StoredChains):
         predictions = self.predictions_by_chain(judged)
         spread = predictive_spread(predictions, self.predict(judged, draws=DRAWS, seed=self.seed))
         found = agreement(predictions, None if self.log_noise is None else self.noise_by_chain, spread)
-        self.history.records[-1] |= recorded(found)
+        if self.history.records:  # a loop of the user's has none
+            self.history.records[-1] |= recorded(found)
         text = disagreement(found, self.chains, stored, epochs=plan.epochs, found_rate=found_rate)
         return {"chains_disagree": text}
 
