@@ -27,6 +27,8 @@ USUAL_TIME = 120.0
 USUAL_GRADIENTS = 12_000
 # The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
 PLANNED_SHARE = 0.8
+# The share of the time allowed after which training ends, if it is slower than planned; the rest is for the checks.
+TRAINING_SHARE = 0.9
 # Epochs of rows that say how many steps they take.
 FEWEST_EPOCHS, MOST_EPOCHS = 40, 350
 # Degrees of freedom of the noise of large tables: among thousands of rows some are far from any normal noise, and a few

@@ -169,6 +169,20 @@ def test_where_sampling_is_too_slow_in_fact_the_next_row_is_taken(plane, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_the_time_allowed_is_that_of_one_fit(plane):
+    class Watch(bf.callbacks.Callback):
+        def on_fit_start(self, method, plan):
+            deadlines.append(method.deadline)
+
+    deadlines = []
+    settings = {"epochs": 2, "progress": False, "callbacks": [Watch()]}
+    method = bf.Auto(small, "categorical", time=600).fit(plane, **settings)
+    method.fit(plane, **settings)
+    assert deadlines[0] is not None
+    assert deadlines[1] is None
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
 def test_training_ends_at_its_deadline(plane):
     method = bf.PointEstimate(small, "categorical")
     method.deadline = 0.0

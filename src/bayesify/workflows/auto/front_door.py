@@ -20,7 +20,7 @@ from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
-from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
+from bayesify.methods.auto_table import TRAINING_SHARE, Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
 from bayesify.methods.checks import check_classes, check_likelihood
 from bayesify.methods.defaults import enough_epochs, needs_whole_draws
@@ -172,11 +172,12 @@ class Auto:
         self._tell(progress)
         method.chosen = self.reason
         if self.time is not None and not CARDS[self.choice.method].collects:
-            method.deadline = began + self.time
+            method.deadline = began + TRAINING_SHARE * self.time
         method.fit(
             parts[0], validation=parts[1], seed=seed, device=device, progress=progress, run=run, overwrite=overwrite,
             **plan,
         )  # fmt: skip
+        method.deadline = None  # of this fit; the next one is an ordinary one
         if self.choice.recalibrate and parts[1] is not None:
             recalibrated(method, parts[1], run)
         self.method = method
