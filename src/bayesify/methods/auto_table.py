@@ -51,7 +51,8 @@ class Problem:
         outputs: outputs that the likelihood needs for one target, with constant noise.
         images: whether one input has more than one axis.
         weights: of the network; None where it is to be made.
-        can_sample: whether the network and the likelihood are a fixed function of the weights, as HMC needs.
+        can_sample: whether the network and the likelihood are a fixed function of the weights, as HMC needs, and one
+            noise suits all targets.
         in_memory: whether the data is in memory, so that a validation part can be set aside.
         time: seconds allowed; None leaves it to the table.
         too_slow: whether sampling was timed and takes longer than allowed.
@@ -495,7 +496,7 @@ def _instead(row: Row, first: Row, given: Collection[str]) -> Row:
 
 def _why_unsampled(problem: Problem) -> str:
     if not problem.can_sample:
-        return "HMC cannot sample this network or likelihood"
+        return "HMC cannot sample this network, likelihood or targets"
     return _TOO_LONG if problem.in_memory else "HMC needs all data in memory"
 
 

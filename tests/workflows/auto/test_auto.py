@@ -11,7 +11,7 @@ import bayesify as bf
 from bayesify.methods.auto_table import TAILS, Problem, choose, sampling_plan
 from bayesify.training.batches import TensorExamples
 from bayesify.training.warnings import without_warnings
-from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
+from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 
 HMC = choose(Problem("regression", rows=100, inputs=2))
@@ -297,6 +297,23 @@ def test_a_wrong_likelihood_is_named_before_any_data(likelihood, words):
         bf.Auto(small, likelihood)
 
 
+def test_targets_in_unlike_units_do_not_share_a_noise():
+    generator = torch.Generator().manual_seed(0)
+    x, noise = (torch.randn(200, 2, generator=generator) for _ in range(2))
+    y = (x + 0.3 * noise) * torch.tensor([100.0, 1.0])
+    with without_warnings():
+        method = bf.Auto(likelihood="gaussian").fit((x, y), epochs=200, progress=False)
+    predicted = method.predict(x)
+    rmse = (predicted.mean - y).square().mean(0).sqrt()
+    # A noise of 30 and one of 0.3; a sampled noise was 19 for both, and the second target a constant (1.09).
+    assert torch.all(rmse < torch.tensor([40.0, 0.4]))
+    assert torch.all(predicted.std.mean(0) < torch.tensor([45.0, 0.45]))
+    assert one_noise_for_all("gaussian:learned", y)
+    assert not one_noise_for_all("gaussian:learned", x)
+    assert not one_noise_for_all("gaussian:0.5", y)
+    assert settled_likelihood("gaussian", HMC, y).noise == "heteroscedastic"  # where HMC's settings ask for it
+
+
 class TwoHeads(nn.Module):
     def __init__(self):
         super().__init__()
@@ -312,7 +329,7 @@ def test_several_targets_are_trained_and_the_reason_is_that_they_cannot_be_sampl
     with without_warnings():
         fitted = auto.fit((x, {"size": x[:, :1], "side": y}), epochs=2, progress=False)
     assert (fitted.name, fitted.predict(x)["side"].probs.shape) == ("ensemble", (80, 2))
-    assert "HMC cannot sample this network or likelihood" in auto.reason
+    assert "HMC cannot sample this network, likelihood or targets" in auto.reason
     with pytest.raises(ValueError, match="several targets need a network that returns a dict"):
         bf.Auto(likelihood={"size": "gaussian", "side": "categorical"})
 
@@ -321,7 +338,7 @@ def test_the_reason_says_what_rules_out_sampling():
     problem = Problem("regression", rows=200, inputs=3, weights=30)
     assert choose(problem).method == "hmc"
     assert "sampling takes too long" in choose(replace(problem, too_slow=True)).reason
-    assert "HMC cannot sample this network" in choose(replace(problem, can_sample=False)).reason
+    assert "HMC cannot sample this network, " in choose(replace(problem, can_sample=False)).reason
     assert "HMC needs all data in memory" in choose(replace(problem, in_memory=False)).reason
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from bayesify import likelihoods, networks, noise
 from bayesify.errors import positive
@@ -32,7 +32,7 @@ from bayesify.methods.usual_plan import is_table
 from bayesify.predictive import Predictive
 from bayesify.training.batches import Examples, TensorExamples, as_examples
 from bayesify.workflows.auto.held_out import recalibrated
-from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
+from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 
 logger = logging.getLogger("bayesify")
@@ -268,10 +268,12 @@ class Auto:
             module = as_module(self.network, seed)
             weights = sum(part.numel() for part in module.parameters() if part.requires_grad)
             can_sample = can_sample and self._can_sample(x, seed)
+        if isinstance(examples, TensorExamples) and one_noise_for_all(self.likelihood, examples.y):
+            can_sample = False
         return Problem(
             self._kind(),
             rows=examples.n_data,
-            inputs=math.prod(shape) if shape else 0,
+            inputs=sum(leaf[0].numel() for leaf in pytree.tree_leaves(x)),
             outputs=self._outputs(likelihood, examples) if in_memory else 1,
             images=len(shape) > 1,
             weights=weights,
