@@ -114,7 +114,7 @@ def _best_outputs(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> Tens
         return value.detach()
 
     with torch.enable_grad():
-        search.step(loss)
+        search.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         found = rule.log_density(row.expand(1, len(targets), *dims), targets.double())[0]
     return found if bool(torch.isfinite(found).all()) else None
