@@ -79,6 +79,16 @@ def test_a_linear_regressor_reaches_the_exact_posterior_in_the_targets_units(lin
     np.testing.assert_allclose(std**2, predictive.epistemic.numpy() + 400.0, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+@pytest.mark.parametrize(
+    ("options", "optimizer"), [({"family": "full_rank"}, "natural"), ({"family": "low_rank", "rank": 2}, "adam")]
+)
+def test_correlated_posteriors_are_trained_as_their_method_does(iris, options, optimizer):
+    X, _, y, _ = iris
+    model = BayesianClassifier(method="variational", units=(4,), epochs=3, method_options=options).fit(X, y)
+    assert (model.method_.settings()["family"], model.method_.plan.optimizer) == (options["family"], optimizer)
+
+
 def test_a_classifier_is_the_method_it_names_on_standardised_inputs(iris):
     X, other, y, _ = iris
     options = {"method_options": {"rho": -3.0}, "fit_options": {"draws": 2, "optimizer": "sgd"}}

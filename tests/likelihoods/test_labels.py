@@ -45,6 +45,11 @@ def test_ignored_labels_add_nothing(likelihood):
     torch.testing.assert_close(found, torch.cat(expected, 1))
 
 
+def test_a_class_axis_is_a_number():
+    with pytest.raises(TypeError, match="class_dim must be an axis such as 1 or -1, or None, got 'last'"):
+        Categorical(class_dim="last")
+
+
 def test_only_ignore_index_may_be_negative():
     with pytest.raises(ValueError, match="got -1"):
         Categorical().prepare([0, -1, 2])

@@ -110,6 +110,11 @@ def test_original_units_shift_the_log_density_by_the_log_of_the_scale(noise_give
     torch.testing.assert_close(units.quantile(outputs, levels), location + scale * plain.quantile(outputs, levels))
 
 
+@pytest.mark.parametrize("deviation", [np.float32(0.5), torch.tensor(0.5)])
+def test_a_noise_may_be_the_standard_deviation_of_an_array(deviation):
+    assert json.dumps(Gaussian(deviation).spec()) == json.dumps(Gaussian(0.5).spec())
+
+
 def test_known_noise_is_in_the_units_of_the_targets():
     outputs, targets = random(DRAWS, BATCH, 2), random(BATCH, 2, seed=1, scale=30.0)
     likelihood = Gaussian(0.7, location=[20.0, -3.0], scale=[4.0, 0.5])

@@ -179,7 +179,11 @@ def test_warnings_before_training_are_given_once_and_kept():
         point.fit((x, 5000 + 1000 * y), epochs=2, progress=False)
     texts = [str(one.message) for one in told]
     assert sum("unit scale" in text for text in texts) == 1
-    assert "unit scale" in point.warnings["targets_unscaled"]
+    assert "give Gaussian(" in point.warnings["targets_unscaled"]
+    heavy = bf.PointEstimate(net(1, 1), "student-t:5")
+    with without_warnings():
+        heavy.fit((x, 5000 + 1000 * y), epochs=1, progress=False)
+    assert "give StudentT(" in heavy.warnings["targets_unscaled"]
 
 
 def test_chains_that_disagree_are_cured_by_sampling_longer():

@@ -215,6 +215,31 @@ def test_a_batch_that_does_not_fit_is_one_line(blobs, x, y, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+@pytest.mark.parametrize("name", ["SGLD", "SGHMC"])
+def test_several_chains_in_ones_own_loop_answer_as_those_of_fit(blobs, name):
+    method, fitted = (getattr(bf, name)(network(), "categorical", samples=20, chains=2) for _ in range(2))
+    size = len(blobs[1])
+    fitted.fit(blobs, epochs=40, batch_size=size, learning_rate=1e-3, progress=False)
+    optimizer = method.loop_optimizer(n_data=size, batch_size=size, epochs=40, learning_rate=1e-3)
+    for step in range(40):
+        optimizer.zero_grad()
+        method.loss(*blobs, n_data=len(blobs[1]), step=step).backward()
+        optimizer.step()
+    method.finish(blobs)
+    assert method.warnings.keys() == fitted.warnings.keys()
+    torch.testing.assert_close(method.draw(blobs[0]), fitted.draw(blobs[0]), rtol=1e-4, atol=1e-4)
+
+
+def test_a_warning_after_a_loop_of_ones_own_names_a_cure_of_that_loop(blobs):
+    method = bf.Variational(network(), "categorical").train()
+    for step in range(5):  # without an optimiser: nothing is learned
+        method.loss(*blobs, n_data=len(blobs[1]), step=step)
+    with pytest.warns(bf.BayesifyWarning, match="change the learning rate"):
+        method.finish(blobs)
+    assert not any("warm_up" in text for text in method.warnings.values())
+
+
 def test_hmc_says_that_it_has_no_steps(blobs):
     method = bf.HMC(network(), "categorical")
     for call in (lambda: method.loop_optimizer(n_data=96), lambda: method.loss(*blobs, n_data=96, step=0)):

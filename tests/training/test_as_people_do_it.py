@@ -294,6 +294,7 @@ def test_settings_out_of_range_are_named(blobs):
         ({"clip_norm": 0.0}, "clip_norm must be a finite number above 0"),
         ({"ema": 1.0}, "ema must be a decay between 0 and 1"),
         ({"ema": "0.9"}, "ema must be a decay between 0 and 1"),
+        ({"compiled": "no"}, "compiled must be True, False or None, got 'no'"),
     ):
         with pytest.raises(ValueError, match=message):
             MAKERS["point"]().fit(blobs, **SETTINGS, **settings)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -96,6 +97,8 @@ def test_numbers_take_the_networks_precision_and_integers_stay():
         (({"a": X, "b": X[:3]}, Y), "same number of examples"),
         ((np.array([["a", "b"]]), Y[:1]), "must be numbers"),
         ((torch.tensor(1.0), Y[:1]), "batch axis"),
+        ((X.to_sparse(), Y), r"must be dense, got a sparse tensor: use \.to_dense\(\)"),
+        ((sparse.csr_array(X.numpy()), Y), r"must be dense, got a sparse csr_array: use \.toarray\(\)"),
         (X, "pair"),
         ("mnist", "pair"),
         ({"x": X}, "pair"),

@@ -57,6 +57,10 @@ import sys, torch, bayesify as bf
 x, y = torch.randn(20, 2), torch.arange(20) % 2
 for kind in ("Variational", "IVON", "SGLD", "PointEstimate", "SWAG"):
     getattr(bf, kind)(bf.networks.mlp(2, 2, units=4), "categorical").fit((x, y), epochs=2, progress=False)
+halved = lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+for likelihood in ("student-t:5", "negative-binomial"):
+    method = bf.PointEstimate(bf.networks.mlp(2, 1, units=4), likelihood)
+    method.fit((x, y), epochs=2, schedule=halved, progress=False)
 assert "torch._dynamo" not in sys.modules
 """
 

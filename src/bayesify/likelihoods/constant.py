@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from bayesify.likelihoods.gaussian import Gaussian
 from bayesify.likelihoods.likelihood import Likelihood
@@ -15,6 +17,13 @@ from bayesify.likelihoods.several import Several
 
 # Targets and iterations of the search for the best constant outputs.
 _ROWS, _STEPS = 1000, 60
+
+
+class _LightLBFGS(torch.optim.LBFGS):
+    """torch's, without the import of torch's compiler (`training/light_optimizers.py`), which takes longer."""
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
 
 
 def constant_log_prob(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> Tensor | None:
@@ -96,7 +105,7 @@ def _best_outputs(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> Tens
     dims = [rule.width(seen), *numbers.shape[2:]]
     row = torch.zeros(dims, dtype=torch.float64, device=seen.device, requires_grad=True)
     parameters = [row, *rule.parameters()]
-    search = torch.optim.LBFGS(parameters, max_iter=_STEPS, line_search_fn="strong_wolfe")
+    search = _LightLBFGS(parameters, max_iter=_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         search.zero_grad()
@@ -105,7 +114,7 @@ def _best_outputs(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> Tens
         return value.detach()
 
     with torch.enable_grad():
-        search.step(loss)
+        search.step(loss)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         found = rule.log_density(row.expand(1, len(targets), *dims), targets.double())[0]
     return found if bool(torch.isfinite(found).all()) else None

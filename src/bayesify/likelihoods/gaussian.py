@@ -219,8 +219,10 @@ class Gaussian(LocationScale):
         elif isinstance(noise, Prior):
             message = f"noise is above 0, {noise.text} is a prior of weights: use one such as {EXAMPLES[0]}"
             raise ValueError(message)  # noqa: TRY004 -- a prior, but of the wrong kind
-        elif not 0 < noise < math.inf:
-            raise ValueError(f"noise must be a standard deviation above 0, got {noise}")
+        elif isinstance(noise, bool) or not hasattr(noise, "__float__") or not 0 < noise < math.inf:
+            raise ValueError(f"noise must be a standard deviation above 0, a text or a prior, got {noise!r}")
+        elif not isinstance(noise, int | float):
+            return float(noise)
         return noise
 
     def _log_density_at(self, z: Tensor, log_std: Tensor) -> Tensor:

@@ -31,6 +31,8 @@ class Labels(Classification):
         super().__init__()
         if classes is not None and classes < 1:
             raise ValueError(f"classes must be at least 1, got {classes}")
+        if class_dim is not None and (isinstance(class_dim, bool) or not isinstance(class_dim, int)):
+            raise TypeError(f"class_dim must be an axis such as 1 or -1, or None, got {class_dim!r}")
         if class_dim == 0:
             raise ValueError("class_dim must not be 0, the batch axis: use 1 or -1")
         if ignore_index >= 0:

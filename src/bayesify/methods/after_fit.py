@@ -157,6 +157,9 @@ def _cure(method: Method) -> str:
     if method.deadline is not None:
         return "allow more time"
     plan = method.plan
+    if plan is None:
+        # A loop of the user's, with an optimiser of theirs.
+        return CURE
     if not isinstance(plan, Plan):
         return "sample longer, with more warm_up= and samples=, or use another prior"
     # A step size that the method found itself is no guess that could be ten times too high.

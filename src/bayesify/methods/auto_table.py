@@ -27,6 +27,8 @@ USUAL_TIME = 120.0
 USUAL_GRADIENTS = 12_000
 # The share of the time allowed that training may plan for; the rest is for timing, checks and saving.
 PLANNED_SHARE = 0.8
+# The share of the time allowed after which training ends, if it is slower than planned; the rest is for the checks.
+TRAINING_SHARE = 0.9
 # Epochs of rows that say how many steps they take.
 FEWEST_EPOCHS, MOST_EPOCHS = 40, 350
 # Degrees of freedom of the noise of large tables: among thousands of rows some are far from any normal noise, and a few
@@ -49,9 +51,11 @@ class Problem:
         outputs: outputs that the likelihood needs for one target, with constant noise.
         images: whether one input has more than one axis.
         weights: of the network; None where it is to be made.
-        can_sample: whether the network and the likelihood are a fixed function of the weights, as HMC needs.
+        can_sample: whether the network and the likelihood are a fixed function of the weights, as HMC needs, and one
+            noise suits all targets.
         in_memory: whether the data is in memory, so that a validation part can be set aside.
         time: seconds allowed; None leaves it to the table.
+        too_slow: whether sampling was timed and takes longer than allowed.
 
     """
 
@@ -64,6 +68,7 @@ class Problem:
     can_sample: bool = True
     in_memory: bool = True
     time: float | None = None
+    too_slow: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,7 @@ _SCALE_OF_FEW_INPUTS = 4
 _SMOOTH: Mapping[str, Any] = MappingProxyType({"units": (30, 30), "activation": "tanh"})
 _SAMPLING_COST = "about two minutes of one core at most, or the time allowed"
 _SAMPLED = "the posterior itself can be sampled in the time allowed"
+_TOO_LONG = "sampling takes too long"
 _EARLY = {"patience": 40, "keep": "best", "schedule": "cosine"}
 
 TABLE: tuple[Row, ...] = (
@@ -211,7 +217,7 @@ TABLE: tuple[Row, ...] = (
         "large table",
         "ensemble",
         "tables of 300 rows or more that are too large to sample",
-        "sampling takes too long, and an ensemble that stops early is calibrated on many rows",
+        f"{_TOO_LONG}, and an ensemble that stops early is calibrated on many rows",
         "five trainings of a plain network",
         tables=True,
         fewest_rows=300,
@@ -227,7 +233,7 @@ TABLE: tuple[Row, ...] = (
         "few rows, unsampled",
         "ensemble",
         "tables of fewer than 300 rows that cannot be sampled",
-        "sampling takes too long, and there are too few rows to decide when to stop",
+        f"{_TOO_LONG}, and there are too few rows to decide when to stop",
         "five trainings of a plain network",
         tables=True,
         network={"units": (10,), "activation": "relu"},
@@ -239,7 +245,7 @@ TABLE: tuple[Row, ...] = (
         "network",
         "ensemble",
         "networks of up to 5 million weights that are too large to sample",
-        "sampling takes too long, and an ensemble trains like five plain networks",
+        f"{_TOO_LONG}, and an ensemble trains like five plain networks",
         "five trainings of a plain network",
         most_weights=5e6,
         noise="learned",
@@ -436,7 +442,7 @@ def _is_for(row: Row, problem: Problem) -> bool:
 
 
 def _affordable(row: Row, problem: Problem) -> bool:
-    if not problem.can_sample or not problem.in_memory:
+    if not problem.can_sample or not problem.in_memory or problem.too_slow:
         return False
     work = problem.rows * weights_of(problem, row)
     chains = chains_for(work)
@@ -461,7 +467,7 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     noise = row.noise if problem.kind == "regression" else None
     holdout = row.holdout if problem.in_memory else 0.0
     title = CARDS[row.method].title
-    reason = f"{title} for {describe(problem)}: {row.reason}"
+    reason = f"{title} for {describe(problem)}: {row.reason.replace(_TOO_LONG, _why_unsampled(problem))}"
     prior = row.prior if problem.weights is None else None
     if row.samples and prior is not None and problem.kind == "regression" and problem.inputs < FEW_INPUTS:
         prior = prior.replace(f"{FIRST_LAYER}=normal:1", f"{FIRST_LAYER}=normal:{_SCALE_OF_FEW_INPUTS}")
@@ -486,6 +492,12 @@ def _instead(row: Row, first: Row, given: Collection[str]) -> Row:
     ruled_out = [name for name in given if not takes_all(first.method, [name])]
     verb = "is no setting" if len(ruled_out) == 1 else "are no settings"
     return replace(row, reason=f"{_listed(ruled_out)} {verb} of {CARDS[first.method].title}, which suits otherwise")
+
+
+def _why_unsampled(problem: Problem) -> str:
+    if not problem.can_sample:
+        return "HMC cannot sample this network, likelihood or targets"
+    return _TOO_LONG if problem.in_memory else "HMC needs all data in memory"
 
 
 def _has_head(row: Row, problem: Problem) -> bool:

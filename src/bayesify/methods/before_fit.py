@@ -77,7 +77,7 @@ def _scale_of(method: Method, y: Tensor) -> str | None:
     standardised = (numbers - location.to(numbers.device)) / scale.to(numbers.device)
     means, deviations = standardised.mean(0), standardised.std(0)
     for mean, deviation in zip(means.tolist(), deviations.tolist(), strict=True):
-        text = targets_unscaled(mean, deviation) if deviation > 0 else None
+        text = targets_unscaled(mean, deviation, type(likelihood).__name__) if deviation > 0 else None
         if text is not None:
             return text
     return None

@@ -174,6 +174,24 @@ def sampled_noise(spread: float) -> str:
 RATE_OF_FEW_STEPS = {("variational", "regression"): 3.0}
 
 
+def needs_whole_draws(given: Mapping[str, Any]) -> bool:
+    """Whether settings of a variational posterior rule out the estimator of tables, which draws no weights.
+
+    Args:
+        given: settings by name, where they were given.
+
+    Returns:
+        True for correlated families, and for gradients and bounds of whole draws.
+
+    Examples:
+        >>> from bayesify.methods.defaults import needs_whole_draws
+        >>> needs_whole_draws({"family": "full_rank"}), needs_whole_draws({"rho": -3.0})
+        (True, False)
+
+    """
+    return given.get("family") in {"full_rank", "low_rank"} or bool(given.get("gradient") or given.get("bound"))
+
+
 def default_settings(method: str, kind: str, *, images: bool = False) -> dict[str, Any]:
     """The default settings of a method for a kind of problem.
 

@@ -31,7 +31,7 @@ from bayesify.likelihoods.weighted import WeightedCategorical, WeightedGaussian
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import named_prior
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import RATE_OF_FEW_STEPS, prior_for_tables, units_for_tables
+from bayesify.methods.defaults import RATE_OF_FEW_STEPS, needs_whole_draws, prior_for_tables, units_for_tables
 from bayesify.methods.method import Method, PriorLike
 from bayesify.predictive import Predictive
 from bayesify.priors import Posterior, WeightPrior
@@ -302,7 +302,8 @@ class BayesianEstimator(BaseEstimator, ABC):
             raise ValueError(f"estimator is a setting of variational, got {self.estimator!r} for {self.method}")
         if "estimator" in known:
             # On a perceptron local noise is exact, and its gradients have less variance than those of drawn weights.
-            settings["estimator"] = "local" if self.estimator is None else self.estimator
+            usual = "weight" if needs_whole_draws(settings) else "local"
+            settings["estimator"] = usual if self.estimator is None else self.estimator
         return settings
 
     def _fit_settings(self, kind: type[Method], examples: int) -> dict[str, Any]:
@@ -317,7 +318,10 @@ class BayesianEstimator(BaseEstimator, ABC):
         batch_size = at_least("batch_size", plain(self.batch_size), 1)
         defaults = CARDS[self.method].settings_for(self._kind)
         rate, schedule = plain(self.learning_rate), self.schedule
-        if rate is None:
+        # Small full-rank posteriors have natural gradients, with a rate of their own: `fit` knows which are small.
+        options = self.method_options if isinstance(self.method_options, Mapping) else {}
+        own = options.get("family") == "full_rank" and rate is None and "optimizer" not in settings
+        if rate is None and not own:
             rate = defaults["learning_rate"]
             if rate is not None:
                 rate *= RATE_OF_FEW_STEPS.get((self.method, self._kind), 1.0)
@@ -325,7 +329,7 @@ class BayesianEstimator(BaseEstimator, ABC):
             "epochs": self._enough_epochs(examples, batch_size) if self.epochs is None else plain(self.epochs),
             "batch_size": batch_size,
             "learning_rate": rate,
-            "schedule": defaults["schedule"] if schedule is None else schedule,
+            "schedule": defaults["schedule"] if schedule is None and not own else schedule,
         }
 
     def _enough_epochs(self, examples: int, batch_size: int) -> int:

@@ -547,7 +547,11 @@ def _listed(x: Any) -> Any:
 
 def _as_tensor(value: Any, what: str) -> Tensor:
     if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            raise TypeError(f"{what} must be dense, got a sparse tensor: use .to_dense()")
         return value
+    if hasattr(value, "toarray"):
+        raise TypeError(f"{what} must be dense, got a sparse {type(value).__name__}: use .toarray()")
     try:
         array = np.asarray(value)
     except ValueError:

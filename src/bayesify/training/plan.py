@@ -105,6 +105,8 @@ class Plan:
         if self.patience is not None:
             at_least("patience", self.patience, 1)
         choose("precision", self.precision, ("full", "bfloat16"))
+        if self.compiled is not None and not isinstance(self.compiled, bool):
+            raise ValueError(f"compiled must be True, False or None, got {self.compiled!r}")
         if self.accumulate > self.batch_size:
             raise ValueError(f"accumulate must be at most batch_size, {self.batch_size}, got {self.accumulate}")
         if self.clip_norm is not None:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from bayesify.errors import first_line
+from bayesify.training.light_optimizers import SGD
 from bayesify.training.optimisation import rate_factor
 
 _EXPECTED = (

@@ -19,7 +19,13 @@ from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import LARGE_NETWORK, PRIOR_OF_LAST_LAYER, enough_epochs, sampled_noise
+from bayesify.methods.defaults import (
+    LARGE_NETWORK,
+    PRIOR_OF_LAST_LAYER,
+    enough_epochs,
+    needs_whole_draws,
+    sampled_noise,
+)
 from bayesify.methods.variational.natural_gradient import LARGEST
 from bayesify.workflows.prepare import PreparedData
 from bayesify.workflows.recipe import Recipe
@@ -45,8 +51,7 @@ def with_defaults(recipe: Recipe, data: PreparedData) -> Recipe:
     settings = card.settings_for(data.kind, images=images or _is_large(recipe, data))
     if not images and recipe.network == "mlp":
         settings |= table_settings(recipe, data)
-    weights_alone = recipe.setting("family") in {"full_rank", "low_rank"} or recipe.setting("gradient")
-    if weights_alone or recipe.setting("bound"):
+    if needs_whole_draws({name: recipe.setting(name) for name in ("family", "gradient", "bound")}):
         settings.pop("estimator", None)
     if recipe.dropout is not None or ":" in recipe.network:
         settings.pop("p", None)

@@ -19,6 +19,7 @@ from bayesify.errors import RunError, TrainingError
 from bayesify.files import plain
 from bayesify.launch import is_first_process
 from bayesify.methods import Method
+from bayesify.methods.auto_table import TRAINING_SHARE
 from bayesify.methods.cards import CARDS
 from bayesify.workflows.auto.held_out import recalibrated
 from bayesify.workflows.auto.recipe_choice import resolve
@@ -96,7 +97,7 @@ def train(
         if progress and sys.stderr.isatty():
             print(reason, file=sys.stderr)
     if allowed is not None and not CARDS[recipe.method].collects:
-        method.deadline = began + allowed
+        method.deadline = began + TRAINING_SHARE * allowed
     settings = fit_settings(recipe, len(prepared.train[0]))
     with no_empty_folders(out), _clean_up(out):
         method.fit(
@@ -108,6 +109,7 @@ def train(
             compiled=compiled,
             **settings,
         )
+    method.deadline = None  # of this fit
     if recalibrate and prepared.validation is not None:
         recalibrated(method, prepared.validation, out)
     return Trained(method, out, method.notes)

@@ -267,6 +267,13 @@ def test_chains_that_disagree_name_the_cure():
     assert "sample longer (epochs=160 or more)" in text
 
 
+def test_cycles_that_have_no_steps_left_are_refused_before_training():
+    x, y = torch.randn(20, 3), torch.randn(20)
+    method = SGLD(nn.Linear(3, 1), bf.likelihoods.Gaussian(0.5), cycles=2, samples=8, chains=2)
+    with pytest.raises(ValueError, match="2 steps are too few for cycles=2 after the search for a step size"):
+        method.fit((x, y), epochs=2, progress=False)
+
+
 def test_a_large_network_has_one_chain_a_small_one_four_and_cycles_follow_the_adaptation():
     assert SGLD(bf.networks.mlp(784, 10, units=400), "categorical", samples=1).chains == 1
     assert SGLD(nn.Linear(3, 1), "gaussian:1", samples=1).chains == 4

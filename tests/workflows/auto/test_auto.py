@@ -11,7 +11,7 @@ import bayesify as bf
 from bayesify.methods.auto_table import TAILS, Problem, choose, sampling_plan
 from bayesify.training.batches import TensorExamples
 from bayesify.training.warnings import without_warnings
-from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
+from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 
 HMC = choose(Problem("regression", rows=100, inputs=2))
@@ -75,6 +75,21 @@ def test_settings_of_fit_restrict_the_choice(plane):
     assert type(method) is bf.Ensemble
     assert len(method.history) == 3
     assert "epochs is no setting of HMC" in auto.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "optimizer", "rate"),
+    [
+        ({"family": "full_rank"}, "natural", 1.0),
+        ({"family": "full_rank", "learning_rate": 0.02}, "adam", 0.02),
+        ({"family": "low_rank", "rank": 2}, "adam", 0.01),
+        ({"bound": "importance_weighted", "draws": 2}, "adam", 0.01),
+    ],
+)
+def test_settings_of_correlated_posteriors_are_trained_as_their_method_does(plane, settings, optimizer, rate):
+    with without_warnings():
+        method = bf.Auto(small, "categorical").fit(plane, epochs=2, progress=False, **settings)
+    assert (method.name, method.plan.optimizer, method.plan.learning_rate) == ("variational", optimizer, rate)
 
 
 def test_networks_that_cannot_be_sampled_are_trained(plane):
@@ -154,6 +169,20 @@ def test_where_sampling_is_too_slow_in_fact_the_next_row_is_taken(plane, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_the_time_allowed_is_that_of_one_fit(plane):
+    class Watch(bf.callbacks.Callback):
+        def on_fit_start(self, method, plan):
+            deadlines.append(method.deadline)
+
+    deadlines = []
+    settings = {"epochs": 2, "progress": False, "callbacks": [Watch()]}
+    method = bf.Auto(small, "categorical", time=600).fit(plane, **settings)
+    method.fit(plane, **settings)
+    assert deadlines[0] is not None
+    assert deadlines[1] is None
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
 def test_training_ends_at_its_deadline(plane):
     method = bf.PointEstimate(small, "categorical")
     method.deadline = 0.0
@@ -183,6 +212,9 @@ def test_a_likelihood_takes_its_noise_from_the_choice_and_its_units_from_the_tar
 def test_other_noises_take_their_units_from_the_targets_too_and_are_trained_where_they_cannot_be_sampled():
     likelihood = settled_likelihood("student-t:4", ENSEMBLE, torch.tensor([8.0, 12.0]))
     assert (likelihood.location, likelihood.scale, likelihood.df) == (10.0, 2.0, 4)
+    for text in ("quantile", "mixture:3"):
+        scaled = settled_likelihood(text, ENSEMBLE, torch.tensor([8.0, 12.0]))
+        assert (scaled.location, scaled.scale) == (10.0, 2.0)
     given = settled_likelihood("student-t:4,learned,1,5,3", ENSEMBLE, torch.tensor([8.0, 12.0]))
     assert (given.location, given.scale) == (5, 3)
     # A learned noise that has no prior cannot be sampled; a given one can.
@@ -250,6 +282,64 @@ def test_the_network_for_a_table_standardises_and_a_constant_column_changes_noth
 def test_a_mistake_is_named_in_one_line(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        ("catgorical", "did you mean 'categorical'"),
+        (3, "likelihood must be one of bayesify.likelihoods, got int"),
+        (bf.likelihoods.Categorical, r"write Categorical\(\)"),
+    ],
+)
+def test_a_wrong_likelihood_is_named_before_any_data(likelihood, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        bf.Auto(small, likelihood)
+
+
+def test_targets_in_unlike_units_do_not_share_a_noise():
+    generator = torch.Generator().manual_seed(0)
+    x, noise = (torch.randn(200, 2, generator=generator) for _ in range(2))
+    y = (x + 0.3 * noise) * torch.tensor([100.0, 1.0])
+    with without_warnings():
+        method = bf.Auto(likelihood="gaussian").fit((x, y), epochs=200, progress=False)
+    predicted = method.predict(x)
+    rmse = (predicted.mean - y).square().mean(0).sqrt()
+    # A noise of 30 and one of 0.3; a sampled noise was 19 for both, and the second target a constant (1.09).
+    assert torch.all(rmse < torch.tensor([40.0, 0.4]))
+    assert torch.all(predicted.std.mean(0) < torch.tensor([45.0, 0.45]))
+    assert one_noise_for_all("gaussian:learned", y)
+    assert not one_noise_for_all("gaussian:learned", x)
+    assert not one_noise_for_all("gaussian:0.5", y)
+    assert settled_likelihood("gaussian", HMC, y).noise == "heteroscedastic"  # where HMC's settings ask for it
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size, self.side = nn.Linear(2, 1), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return {"size": self.size(x), "side": self.side(x)}
+
+
+def test_several_targets_are_trained_and_the_reason_is_that_they_cannot_be_sampled(plane):
+    x, y = plane
+    auto = bf.Auto(TwoHeads, {"size": "gaussian:learned", "side": "categorical"})
+    with without_warnings():
+        fitted = auto.fit((x, {"size": x[:, :1], "side": y}), epochs=2, progress=False)
+    assert (fitted.name, fitted.predict(x)["side"].probs.shape) == ("ensemble", (80, 2))
+    assert "HMC cannot sample this network, likelihood or targets" in auto.reason
+    with pytest.raises(ValueError, match="several targets need a network that returns a dict"):
+        bf.Auto(likelihood={"size": "gaussian", "side": "categorical"})
+
+
+def test_the_reason_says_what_rules_out_sampling():
+    problem = Problem("regression", rows=200, inputs=3, weights=30)
+    assert choose(problem).method == "hmc"
+    assert "sampling takes too long" in choose(replace(problem, too_slow=True)).reason
+    assert "HMC cannot sample this network, " in choose(replace(problem, can_sample=False)).reason
+    assert "HMC needs all data in memory" in choose(replace(problem, in_memory=False)).reason
 
 
 def test_a_setting_of_a_network_is_no_setting_of_the_choice():

@@ -244,7 +244,8 @@ class StochasticGradientMCMC(StoredChains):
         predictions = self.predictions_by_chain(judged)
         spread = predictive_spread(predictions, self.predict(judged, draws=DRAWS, seed=self.seed))
         found = agreement(predictions, None if self.log_noise is None else self.noise_by_chain, spread)
-        self.history.records[-1] |= recorded(found)
+        if self.history.records:  # a loop of the user's has none
+            self.history.records[-1] |= recorded(found)
         text = disagreement(found, self.chains, stored, epochs=plan.epochs, found_rate=found_rate)
         return {"chains_disagree": text}
 
@@ -294,6 +295,11 @@ class StochasticGradientMCMC(StoredChains):
         if plan.learning_rate is None:
             self.phases = Phases.of(steps, None if self.cycles else self.burn_in)
             begin = self.phases.adapted if self.cycles else self.phases.latest
+            if self.cycles and steps - begin < 2 * self.cycles:
+                raise ValueError(
+                    f"{steps} steps are too few for cycles={self.cycles} after the search for a step size, which takes "
+                    f"{min(begin, steps)} of them: train longer, or give a learning_rate"
+                )
             self.calendar = Calendar(steps, self.samples, share if self.cycles else 0.0, self.cycles, begin)
             if isinstance(examples, ChainExamples) and plan.batch_size >= examples.n_data:
                 examples.whole = True

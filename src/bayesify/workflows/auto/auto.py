@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from bayesify import likelihoods, networks, noise
 from bayesify.errors import positive
@@ -20,9 +20,10 @@ from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
-from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
+from bayesify.methods.auto_table import TRAINING_SHARE, Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
-from bayesify.methods.defaults import enough_epochs
+from bayesify.methods.checks import check_classes, check_likelihood
+from bayesify.methods.defaults import enough_epochs, needs_whole_draws
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method, NetworkLike, PriorLike
@@ -31,7 +32,7 @@ from bayesify.methods.usual_plan import is_table
 from bayesify.predictive import Predictive
 from bayesify.training.batches import Examples, TensorExamples, as_examples
 from bayesify.workflows.auto.held_out import recalibrated
-from bayesify.workflows.auto.model import can_be_sampled, network_for, settled_likelihood
+from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 
 logger = logging.getLogger("bayesify")
@@ -66,7 +67,8 @@ class Auto:
         method: the fitted method.
 
     Raises:
-        ValueError: there is no likelihood, or the time is not above 0.
+        ValueError: there is no likelihood, it is unknown, or the time is not above 0.
+        TypeError: the likelihood is not one, or a class stands in the place of an instance.
 
     Examples:
         >>> bnn = bf.Auto(net, "categorical").fit((x, y), warm_up=40, samples=20, progress=False)
@@ -78,7 +80,7 @@ class Auto:
     def __init__(
         self,
         network: NetworkLike | None = None,
-        likelihood: Likelihood | str | None = None,
+        likelihood: Likelihood | str | Mapping[str, Likelihood | str] | None = None,
         *,
         prior: PriorLike | None = None,
         time: float | None = None,
@@ -88,6 +90,13 @@ class Auto:
     ) -> None:
         if likelihood is None:
             raise ValueError('likelihood is needed: bf.Auto(net, "categorical"), or bf.Auto(likelihood="gaussian")')
+        check_classes(network, prior)
+        if isinstance(likelihood, Mapping):
+            likelihood = likelihoods.Several(likelihood)
+        if isinstance(likelihood, likelihoods.Several) and network is None:
+            raise ValueError("several targets need a network that returns a dict: bf.Auto(net, likelihood)")
+        # A text is kept: it leaves units and noise to the choice.
+        check_likelihood(likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood)
         self.network, self.likelihood, self.prior = network, likelihood, prior
         self.time = None if time is None else positive("time", time)
         self.bayesian, self.output, self.seed = bayesian, output, seed
@@ -154,20 +163,21 @@ class Auto:
             try:
                 method, plan, parts = self._planned(examples, settings, seed, validation, device, began)
             except TooLittleTimeError:
-                if self.choice.method != "hmc" or not problem.can_sample:
+                if self.choice.method != "hmc" or problem.too_slow:
                     raise
                 # Slower than the table assumes: the next row that needs no sampling.
-                problem = replace(problem, can_sample=False)
+                problem = replace(problem, too_slow=True)
             else:
                 break
         self._tell(progress)
         method.chosen = self.reason
         if self.time is not None and not CARDS[self.choice.method].collects:
-            method.deadline = began + self.time
+            method.deadline = began + TRAINING_SHARE * self.time
         method.fit(
             parts[0], validation=parts[1], seed=seed, device=device, progress=progress, run=run, overwrite=overwrite,
             **plan,
         )  # fmt: skip
+        method.deadline = None  # of this fit; the next one is an ordinary one
         if self.choice.recalibrate and parts[1] is not None:
             recalibrated(method, parts[1], run)
         self.method = method
@@ -233,8 +243,10 @@ class Auto:
         return [*settings, *(["prior"] if self.prior is not None else [])]
 
     def _kind(self) -> str:
+        """The kind of problem; several targets have the defaults of numbers, as in `usual_plan`."""
         text = self.likelihood
-        return (likelihoods.parse(text) if isinstance(text, str) else text).kind
+        kind = (likelihoods.parse(text) if isinstance(text, str) else text).kind
+        return "classification" if kind == "classification" else "regression"
 
     def _dtype(self, seed: int) -> torch.dtype:
         assert self.network is not None
@@ -256,10 +268,12 @@ class Auto:
             module = as_module(self.network, seed)
             weights = sum(part.numel() for part in module.parameters() if part.requires_grad)
             can_sample = can_sample and self._can_sample(x, seed)
+        if isinstance(examples, TensorExamples) and one_noise_for_all(self.likelihood, examples.y):
+            can_sample = False
         return Problem(
-            likelihood.kind,
+            self._kind(),
             rows=examples.n_data,
-            inputs=math.prod(shape) if shape else 0,
+            inputs=sum(leaf[0].numel() for leaf in pytree.tree_leaves(x)),
             outputs=self._outputs(likelihood, examples) if in_memory else 1,
             images=len(shape) > 1,
             weights=weights,
@@ -304,6 +318,13 @@ class Auto:
         card = CARDS[choice.method]
         weights = 0 if self.network is None else networks.count_weights(as_module(self.network, seed))
         open_settings = card.settings_for(self._kind(), images=not is_table(examples, weights))
+        if needs_whole_draws(settings):
+            open_settings.pop("estimator", None)
+        if settings.get("family") == "full_rank" and not {"learning_rate", "optimizer"} & set(settings):
+            # Small posteriors have natural gradients, with a rate of their own: `fit` knows which are small.
+            open_settings = {
+                name: value for name, value in open_settings.items() if name not in {"learning_rate", "schedule"}
+            }
         everything = {name: value for name, value in open_settings.items() if value is not None}
         everything |= {**choice.settings, **settings}
         of_method = {"bayesian", *card.options} - set(card.of_fit)

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from bayesify import likelihoods, networks
-from bayesify.likelihoods import Gaussian, Likelihood, LocationScale, StudentT
+from bayesify.likelihoods import Gaussian, Likelihood, StudentT
 from bayesify.methods.auto_table import Choice
 from bayesify.methods.defaults import sampled_noise
+
+# Targets whose standard deviations differ by less than this factor can have one noise.
+_SAME_UNITS = 1.5
 
 
 def settled_likelihood(
@@ -35,7 +38,7 @@ def settled_likelihood(
     spec = parsed.spec()
     if not isinstance(parsed, Gaussian):
         unscaled = spec.get("location", 0.0) == 0 and spec.get("scale", 1.0) == 1
-        if isinstance(likelihood, str) and isinstance(parsed, LocationScale) and unscaled:
+        if isinstance(likelihood, str) and "location" in parsed.from_data and unscaled:
             return likelihoods.from_spec(spec | dict(zip(("location", "scale"), _units(targets), strict=True)))
         return parsed
     centre, spread = _units(targets)
@@ -47,6 +50,8 @@ def settled_likelihood(
             spec["noise"] = "heteroscedastic" if outputs == wanted else choice.noise
             if outputs is not None and outputs != wanted and choice.noise == "heteroscedastic":
                 spec["noise"] = "learned"
+            if choice.method == "hmc" and outputs is None and one_noise_for_all(likelihood, targets):
+                spec["noise"] = "heteroscedastic"
             if choice.tails is not None and spec["noise"] == "heteroscedastic":
                 return StudentT(choice.tails, spec["noise"], location=spec["location"], scale=spec["scale"])
     if choice.method == "hmc" and spec["noise"] in {"learned", "half-cauchy"}:
@@ -66,6 +71,22 @@ def can_be_sampled(likelihood: Likelihood) -> bool:
 
     """
     return not likelihood.noisy and (isinstance(likelihood, Gaussian) or next(likelihood.parameters(), None) is None)
+
+
+def one_noise_for_all(likelihood: Likelihood | str, targets: Tensor) -> bool:
+    """Whether a sampled noise, one number in the units of the targets, would have to suit targets of unlike units.
+
+    Args:
+        likelihood: as the user gave it.
+        targets: prepared targets.
+
+    """
+    parsed = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
+    left_open = isinstance(likelihood, str) and ":" not in likelihood
+    if not isinstance(parsed, Gaussian) or not (left_open or parsed.spec()["noise"] == "learned"):
+        return False
+    _, spread = _units(targets)
+    return isinstance(spread, list) and max(spread) > _SAME_UNITS * min(spread)
 
 
 def network_for(x: Tensor, outputs: int, settings: Mapping[str, Any]) -> Callable[[], nn.Module]:

@@ -74,9 +74,9 @@ def resolve(recipe: Recipe, data: PreparedData) -> Resolved:
             chosen = _within(chosen, prepared, recipe.time - (clock.perf_counter() - began), given)
             break
         except TooLittleTimeError:
-            if choice.method != "hmc" or not problem.can_sample:
+            if choice.method != "hmc" or problem.too_slow:
                 raise
-            problem = replace(problem, can_sample=False)
+            problem = replace(problem, too_slow=True)
     return Resolved(chosen, prepared, choice.reason, choice.recalibrate)
 
 
