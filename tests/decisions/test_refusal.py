@@ -208,6 +208,12 @@ def test_other_draws_are_refused():
         refusal.accept(bnn.predict(x))
     with pytest.raises(ValueError, match="seed 3"):
         refusal.accept(bnn.predict(x, draws=20))
+    # As many outputs as `by="moments"` has: the number of draws alone does not tell them apart.
+    moments = bnn.predict(x, by="moments")
+    same_number = bf.calibrate(bnn, cloud(800, 1), max_error=0.1, draws=moments.draws)
+    for other in (moments, moments[:2], moments.with_outputs(moments.outputs.double())):
+        with pytest.raises(ValueError, match=r'by="draws", got by="moments": predict with by="draws", draws=64, seed=0'):
+            same_number.accept(other)
 
 
 def test_too_few_examples_are_refused_with_the_number_needed(classifier):

@@ -74,7 +74,7 @@ class Provenance:
 
         Raises:
             TypeError: it is no prediction.
-            ValueError: the number of draws, their seed or the recalibration differs.
+            ValueError: the number of draws, their seed, `by` or the recalibration differs.
 
         """
         if not isinstance(predictive, Predictive):
@@ -82,6 +82,11 @@ class Provenance:
         made = predictive.recalibration if isinstance(predictive, Recalibrated) else None
         if self.recalibration not in ("", recalibration_digest(made)):
             raise ValueError("the guarantee was made with another recalibration: calibrate again")
+        if predictive.by != self.by:
+            raise ValueError(
+                f'the guarantee was made for predictions by="{self.by}", got by="{predictive.by}": predict with '
+                f'by="{self.by}", draws={self.draws}, seed={self.seed}'
+            )
         if predictive.draws != self.draws:
             raise ValueError(
                 f"the guarantee was made for predictions of {self.draws} draws, got {predictive.draws}: predict with "
