@@ -212,7 +212,9 @@ def test_other_draws_are_refused():
     moments = bnn.predict(x, by="moments")
     same_number = bf.calibrate(bnn, cloud(800, 1), max_error=0.1, draws=moments.draws)
     for other in (moments, moments[:2], moments.with_outputs(moments.outputs.double())):
-        with pytest.raises(ValueError, match=r'by="draws", got by="moments": predict with by="draws", draws=64, seed=0'):
+        with pytest.raises(
+            ValueError, match=r'by="draws", got by="moments": predict with by="draws", draws=64, seed=0'
+        ):
             same_number.accept(other)
 
 
