@@ -280,6 +280,10 @@ def test_numbers_are_wrong_beyond_a_tolerance():
     predictive = point.predict(x[4000:])
     accepted = refusal.accept(predictive)
     assert 0.3 < float(accepted.double().mean()) < 1.0
+    assert "(std <= " in refusal.certificate.promise
+    everything = bf.calibrate(point, (x[2000:4000], y[2000:4000]), max_error=0.5, tolerance=0.5)
+    assert everything.accept(predictive).all()
+    assert "(all are accepted)" in everything.certificate.promise
     assert refusal.wrong(predictive, y[4000:])[accepted].double().mean() < 0.05
     with pytest.raises(ValueError, match="give tolerance="):
         bf.calibrate(point, (x[2000:4000], y[2000:4000]))
