@@ -95,12 +95,13 @@ class UnknownInputs:
         seed: int = 0,
     ) -> None:
         choose("score of unknown inputs", by, SCORES)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
-        self.bnn, self.by, self.draws, self.seed = bnn, by, draws, seed
+        if isinstance(coverage, str) or not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        self.bnn, self.by, self.draws, self.seed = bnn, by, at_least("draws", draws, 1), whole_number("seed", seed)
         self.coverage, self.neighbours = coverage, at_least("neighbours", neighbours, 1)
         self._tensors: dict[str, Tensor] = {}
         x = as_inputs(x, bnn.network.dtype)
+        bnn.predict(take(x, slice(1)), draws=1)  # refuses inputs that the network does not take
         small = isinstance(x, Tensor) and x.is_floating_point() and x[0].numel() <= _SMALL
         self.layer = ("input" if small else "last") if layer is None else layer
         known = _evenly(x, _KEPT)
