@@ -225,6 +225,21 @@ def test_too_few_examples_are_refused_with_the_number_needed(classifier):
         bf.calibrate(classifier, cloud(310, 4), max_error=0.01)
 
 
+def test_an_estimator_of_scikit_learn_is_told_where_its_method_is(classifier):
+    estimator = bf.sklearn.BayesianClassifier()
+    estimator.method_ = classifier
+    x, y = cloud(100, 1)
+    steps = (bf.calibrate, bf.conformal, bf.recalibrate, bf.ask, bf.UnknownInputs)
+    for step in steps:
+        data = x if step in steps[3:] else (x, y)
+        with pytest.raises(
+            TypeError, match=r"^the first argument must be a fitted method, got .*: give its method_, and"
+        ):
+            step(estimator, data)
+        with pytest.raises(TypeError, match=r"fitted method, got NoneType$"):
+            step(None, data)
+
+
 def test_labels_that_are_none_are_refused(classifier):
     x, y = cloud(300, 1)
     holes = torch.where(torch.arange(300) < 5, -100, y)

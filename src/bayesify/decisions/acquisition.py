@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
+from bayesify.decisions.provenance import check_method
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods.classification import entropy
 
@@ -103,6 +104,7 @@ def ask(
         (3, 'batchbald')
 
     """
+    check_method(bnn)
     predictive = bnn.predict(pool, draws=draws, seed=seed)
     goal = None if targets is None else bnn.predict(targets, draws=draws, seed=seed)
     return choose_from(predictive, n, by, targets=goal, skip=skip, seed=seed)

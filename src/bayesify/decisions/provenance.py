@@ -143,10 +143,24 @@ def recalibration_digest(recalibration: Recalibration | None) -> str:
     return f"sha256:{hashlib.sha256(json.dumps(recalibration.to_dict(), sort_keys=True).encode()).hexdigest()}"
 
 
+def check_method(method: Any) -> None:
+    """Refuse what is no method; an estimator of scikit-learn's form holds one.
+
+    Args:
+        method: what was given as a fitted method.
+
+    Raises:
+        TypeError: it is none.
+
+    """
+    if not isinstance(method, Method):
+        holds = isinstance(getattr(method, "method_", None), Method)
+        hint = ": give its method_, and inputs that its scaler_ has transformed" if holds else ""
+        raise TypeError(f"the first argument must be a fitted method, got {type(method).__name__}{hint}")
+
+
 def read(method: Method, data: Any, draws: int, seed: int, by: str) -> CalibrationData:
     """Held-out data in any form that `fit` takes."""
-    if not isinstance(method, Method):
-        raise TypeError(f"the first argument must be a fitted method, got {type(method).__name__}")
     x, y = read_targets(method, data)
     if isinstance(method.likelihood, Labels):
         _check_labels(method.likelihood, y)

@@ -21,6 +21,7 @@ from bayesify.decisions.certificate import Certificate
 from bayesify.decisions.provenance import (
     Provenance,
     TooFewExamplesError,
+    check_method,
     checked_fields,
     one_target,
     provenance_from,
@@ -171,6 +172,7 @@ def calibrate(
         True
 
     """
+    check_method(bnn)
     max_error, confidence = share("max_error", max_error), share("confidence", confidence)
     risk = 1 - confidence
     held_out = read(bnn, data, draws, seed, "draws")

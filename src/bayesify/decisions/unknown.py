@@ -23,6 +23,7 @@ from torch import Tensor
 from bayesify import runs
 from bayesify.decisions.acquisition import check_draws
 from bayesify.decisions.edges import edges
+from bayesify.decisions.provenance import check_method
 from bayesify.errors import RunError, at_least, choose, whole_number
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import is_normalisation, owner_of
@@ -94,6 +95,7 @@ class UnknownInputs:
         draws: int = 100,
         seed: int = 0,
     ) -> None:
+        check_method(bnn)
         choose("score of unknown inputs", by, SCORES)
         if isinstance(coverage, str) or not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
