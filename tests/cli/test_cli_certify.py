@@ -117,6 +117,22 @@ def test_arrays_are_on_the_scale_of_the_training_data(copy, call, tmp_path):
     assert cut["notices"] == ["cut: 5 x 8 images were resized to 8 x 8"]
 
 
+def test_examples_that_were_trained_on_are_noticed(copy, call, tmp_path):
+    """A file that has a part of the training data, and one that has none of it."""
+    digits = bf.data.load("digits")
+    for command, half in (("recalibrate", slice(0, 150)), ("certify", slice(150, 300))):
+        for name, x, y in (("seen", digits.x_train, digits.y_train), ("new", digits.x_test, digits.y_test)):
+            np.savez(tmp_path / f"{name}.npz", x=x[half].numpy(), y=y[half].numpy())
+        seen, new = (call(command, copy, "--data", tmp_path / f"{name}.npz") for name in ("seen", "new"))
+        assert (seen.code, new.code) == (0, 0)
+        assert "150 of 150 examples (all of seen) are equal to training examples" in seen.err
+        assert "training examples" not in new.err
+    assert "as the examples of new, predicted" in new.out
+    assert (
+        "every example of new was used for an earlier step" in call("certify", copy, "--data", tmp_path / "new.npz").err
+    )
+
+
 def test_numbers_get_intervals(houses_run, tmp_path, call, place):
     run = shutil.copytree(houses_run, tmp_path / "run")
     assert call("certify", run, "--alpha", "0.3", "--kind", "cqr", "--share", "0.6").code == 0

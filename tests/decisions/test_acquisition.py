@@ -119,11 +119,21 @@ def test_random_is_uniform_and_skips_what_was_asked():
         ({"n": 1, "by": "bold"}, "bald"),
         ({"n": 1, "skip": [9]}, "skip must be numbers of the pool"),
         ({"n": 1, "skip": torch.tensor([True, False, False, False])}, r"got True; .* torch.nonzero\(mask\)"),
+        ({"n": 1, "targets": predictive(probabilities(2, 4, 2))}, "targets are for epig, got by='bald'"),
     ],
 )
 def test_impossible_wishes_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         choose_from(predictive(probabilities(2, 4, 2)), **settings)
+
+
+def test_batchbald_never_takes_an_input_twice():
+    probs = probabilities(3, 4, 2)
+    assert sorted(batchbald(probs, 4)[0]) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="may be chosen, 4, got 5"):
+        batchbald(probs, 5)
+    with pytest.raises(ValueError, match="may be chosen, 2, got 3"):
+        batchbald(probs, 3, allowed=torch.tensor([True, False, True, False]))
 
 
 @pytest.mark.parametrize("by", ["bald", "batchbald", "epig"])

@@ -187,5 +187,7 @@ def test_what_is_impossible_is_refused():
             one.learn(np.ones(1), 1, float("nan"))
     with pytest.raises(ValueError, match="the bandit has 5 acts, the agent 4: give it acts=5"):
         play_bandit(LinearAgent(4, 2), linear_bandit(5, 2, steps=10))
+    with pytest.raises(TypeError, match="takes a ContextualBandit, got list"):
+        play_bandit(LinearAgent(4, 2), [])
     with pytest.raises(TypeError, match=r"nn\.Sequential"):
         NeuralLinearAgent(torch.nn.Linear(3, 1), 2, 1)

@@ -114,9 +114,10 @@ def test_what_is_impossible_is_refused_in_one_line():
     with pytest.raises(ValueError, match="reset"):
         bandit.step(0)
     bandit.reset(seed=0)
-    with pytest.raises(ValueError, match="from 0 to 1, got 2"):
-        bandit.step(2)
-    bandit.step(0)
+    for act in (2, -1, 0.5, True, None, "a", float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"from 0 to 1, got {act!r}"):
+            bandit.step(act)
+    bandit.step(np.float64(0))
     with pytest.raises(ValueError, match="over after 1"):
         bandit.step(0)
     with pytest.raises(ValueError, match="delta"):
@@ -125,5 +126,7 @@ def test_what_is_impossible_is_refused_in_one_line():
         table_bandit([[np.nan]], [[1.0]])
     with pytest.raises(ValueError, match=r"\[n, features\]"):
         mushroom_bandit([[1.0]], [0, 1])
+    with pytest.raises(ValueError, match="x must be finite"):
+        mushroom_bandit([[np.inf]], [0])
     with pytest.raises(ValueError, match="noise"):
         linear_bandit(noise=-1)

@@ -145,6 +145,43 @@ def test_thresholds_are_those_of_mapie(classifier, regressor):
     np.testing.assert_allclose(upper, bands[:, 1, 0], atol=1e-5)
 
 
+def test_quantile_intervals_and_regularised_scores_are_those_of_mapie(regressor):
+    pytest.importorskip("mapie")
+    from mapie.conformity_scores.sets.raps import RAPSConformityScore
+    from mapie.regression import ConformalizedQuantileRegressor
+    from sklearn.base import BaseEstimator, RegressorMixin
+
+    class Regressor(RegressorMixin, BaseEstimator):
+        fitted_ = True
+
+        def __init__(self, end=None):
+            self.end = end
+
+        def fit(self, X, y):
+            return self
+
+        def predict(self, X):
+            predictive = regressor.predict(torch.tensor(X, dtype=torch.float32))
+            found = predictive.mean if self.end is None else predictive.interval(0.9)[self.end]
+            return found.double().numpy()
+
+    (x, y), (new, _) = curve(500, 2), curve(400, 3)
+    ends = [Regressor(0), Regressor(1), Regressor()]
+    theirs = ConformalizedQuantileRegressor(ends, confidence_level=0.9, prefit=True).conformalize(x.numpy(), y.numpy())
+    _, bands = theirs.predict_interval(new.numpy(), symmetric_correction=True)
+    lower, upper = bf.conformal(regressor, (x, y), alpha=0.1, kind="cqr").interval(regressor.predict(new))
+    np.testing.assert_allclose(lower, bands[:, 0, 0], atol=1e-5)
+    np.testing.assert_allclose(upper, bands[:, 1, 0], atol=1e-5)
+
+    # Their RAPS chooses penalty and rank itself: its formula is compared, with both given.
+    random = np.random.default_rng(0)
+    probs, labels = random.dirichlet(np.ones(6), 300), random.integers(6, size=300)
+    sums, places = RAPSConformityScore.get_true_label_cumsum_proba(labels, probs, np.arange(6))
+    known = RAPSConformityScore._regularize_conformity_score(np.array([2]), 0.05, sums, places)
+    scores = conformal_scores.class_scores(probs, "raps", penalty=0.05, rank=2, randomised=False)
+    np.testing.assert_allclose(scores[np.arange(300), labels], known.ravel(), rtol=1e-12)
+
+
 def test_scores_by_hand():
     probs = np.array([[0.2, 0.5, 0.3]])
     np.testing.assert_allclose(conformal_scores.class_scores(probs, "lac"), [[0.8, 0.5, 0.7]])

@@ -116,6 +116,51 @@ def test_what_is_impossible_is_refused():
         learner.predict(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="same length"):
         Continual(line()).learn((torch.zeros(3, 3), torch.zeros(2, 1)))
+    with pytest.raises(TypeError, match=r"a pair \(x, y\), a Dataset or a DataLoader, got Tensor"):
+        Continual(line()).learn(torch.zeros(3, 3))
+
+
+@pytest.mark.parametrize("prior", ["laplace:1", "normal:fan_in", {"*weight": "normal:1", "*": "normal:2"}])
+def test_a_discount_needs_one_normal_prior_before_anything_is_learned(prior):
+    method = bf.Variational(bf.networks.mlp(3, 2, units=4), "categorical", prior=prior, seed=0)
+    with pytest.raises(ValueError, match="one normal prior for all weights, such as normal:1, got"):
+        Continual(method, discount=0.1)
+    learner = Continual(method)
+    learner.discount = 0.1  # as `learn-on --discount` sets it
+    with pytest.raises(ValueError, match="one normal prior"):
+        learner.learn((torch.zeros(4, 3), torch.tensor([0, 1, 0, 1])))
+    assert learner.tasks == []
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_a_data_set_is_learned_like_its_tensors():
+    x, y, _ = two_tasks()
+
+    def learned(data):
+        torch.manual_seed(0)
+        method = bf.Variational(bf.networks.mlp(4, 2, units=4, layers=1), "categorical", prior="normal:1", seed=0)
+        learner = Continual(method, coreset=10)
+        learner.learn(data, epochs=2, progress=False)
+        return learner.method.mu
+
+    assert torch.equal(learned(torch.utils.data.TensorDataset(x, y)), learned((x, y)))
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+def test_saved_heads_predict_with_their_rehearsed_posteriors(tmp_path):
+    x, y, opposite = two_tasks()
+    torch.manual_seed(0)
+    method = bf.Variational(bf.networks.mlp(4, 2, units=4, layers=1), "categorical", prior="normal:1", seed=0)
+    learner = Continual(method, heads=True, coreset=10)
+    learner.learn((x, y), "same", epochs=3, progress=False)
+    learner.learn((x, opposite), "opposite", epochs=3, progress=False)
+    before = learner.predict(x, "same", draws=10).probs
+    learner.rehearse(epochs=5, learning_rate=0.05, progress=False)
+    learner.save(tmp_path / "run")
+    again = Continual.load(tmp_path / "run")
+    for task in learner.tasks:
+        assert torch.equal(again.predict(x, task, draws=10).probs, learner.predict(x, task, draws=10).probs)
+    assert not torch.equal(again.predict(x, "same", draws=10).probs, before)
 
 
 def test_a_saved_learner_goes_on_as_if_it_had_not_been_saved(tmp_path):

@@ -208,6 +208,14 @@ def test_other_draws_are_refused():
         refusal.accept(bnn.predict(x))
     with pytest.raises(ValueError, match="seed 3"):
         refusal.accept(bnn.predict(x, draws=20))
+    # As many outputs as `by="moments"` has: the number of draws alone does not tell them apart.
+    moments = bnn.predict(x, by="moments")
+    same_number = bf.calibrate(bnn, cloud(800, 1), max_error=0.1, draws=moments.draws)
+    for other in (moments, moments[:2], moments.with_outputs(moments.outputs.double())):
+        with pytest.raises(
+            ValueError, match=r'by="draws", got by="moments": predict with by="draws", draws=64, seed=0'
+        ):
+            same_number.accept(other)
 
 
 def test_too_few_examples_are_refused_with_the_number_needed(classifier):
@@ -215,6 +223,21 @@ def test_too_few_examples_are_refused_with_the_number_needed(classifier):
         bf.calibrate(classifier, cloud(100, 1), max_error=0.001)
     with pytest.raises(ValueError, match=r"about [\d,]+ would be needed"):
         bf.calibrate(classifier, cloud(310, 4), max_error=0.01)
+
+
+def test_an_estimator_of_scikit_learn_is_told_where_its_method_is(classifier):
+    estimator = bf.sklearn.BayesianClassifier()
+    estimator.method_ = classifier
+    x, y = cloud(100, 1)
+    steps = (bf.calibrate, bf.conformal, bf.recalibrate, bf.ask, bf.UnknownInputs)
+    for step in steps:
+        data = x if step in steps[3:] else (x, y)
+        with pytest.raises(
+            TypeError, match=r"^the first argument must be a fitted method, got .*: give its method_, and"
+        ):
+            step(estimator, data)
+        with pytest.raises(TypeError, match=r"fitted method, got NoneType$"):
+            step(None, data)
 
 
 def test_labels_that_are_none_are_refused(classifier):
@@ -272,6 +295,10 @@ def test_numbers_are_wrong_beyond_a_tolerance():
     predictive = point.predict(x[4000:])
     accepted = refusal.accept(predictive)
     assert 0.3 < float(accepted.double().mean()) < 1.0
+    assert "(std <= " in refusal.certificate.promise
+    everything = bf.calibrate(point, (x[2000:4000], y[2000:4000]), max_error=0.5, tolerance=0.5)
+    assert everything.accept(predictive).all()
+    assert "(all are accepted)" in everything.certificate.promise
     assert refusal.wrong(predictive, y[4000:])[accepted].double().mean() < 0.05
     with pytest.raises(ValueError, match="give tolerance="):
         bf.calibrate(point, (x[2000:4000], y[2000:4000]))

@@ -124,11 +124,20 @@ def test_a_saved_check_gives_the_same_scores_and_goes_when_the_run_is_trained_ag
         ({"coverage": 1.0}, "between 0 and 1"),
         ({"layer": "head"}, "layer"),
         ({"neighbours": 700}, "more than 701 training inputs"),
+        ({"draws": 0}, "draws must be an integer of at least 1"),  # which `load` would call a damaged check
+        ({"coverage": "99%"}, "between 0 and 1, got '99%'"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, message, bnn, blobs):
     with pytest.raises(ValueError, match=message):
         bf.UnknownInputs(bnn, blobs[0], **settings)
+
+
+def test_training_inputs_that_the_network_does_not_take_are_refused(bnn, blobs):
+    x, y = blobs
+    for wrong in (torch.cat((x, x), 1), (x, y)):
+        with pytest.raises(ValueError, match=r"the network was trained on \[n, 2\]"):
+            bf.UnknownInputs(bnn, wrong)
 
 
 def test_one_input_without_a_batch_is_refused(bnn, blobs):

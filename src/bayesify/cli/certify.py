@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,6 +71,7 @@ def recalibrate(
     for notice in examples.notices:
         say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
+    _say_trained_on(run, examples, part)
     before = score(method, (part.x, part.y), draws=draws, seed=seed)
     with _naming(part, examples, method):
         fit(method, (part.x, part.y), by, draws=draws, seed=seed)
@@ -143,7 +145,9 @@ def certify(
     for notice in examples.notices:
         say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
-    population = population or f"inputs drawn in the same way as {examples.what}"
+    _say_trained_on(run, examples, part)
+    drawn_from = examples.what.replace("all of ", "the examples of ", 1)
+    population = population or f"inputs drawn in the same way as {drawn_from}"
     settings: dict[str, Any] = {"draws": draws, "seed": seed, "population": population}
     trained = examples.training if kind == "jackknife+" else (part.x, part.y)
     if trained is None:
@@ -169,6 +173,18 @@ def certify(
     for certificate in guarantees.all_certificates(method):
         print(certificate)
     print(f"written to {run / 'certificate.json'}")
+
+
+def _say_trained_on(run: Path, examples: Examples, part: Part) -> None:
+    """Warn where examples of a file were trained on."""
+    from bayesify.workflows import guarantees
+
+    known = guarantees.trained_on(run, examples, part)
+    if known:
+        say(
+            f"{known:,} of {len(part.y):,} examples ({part.what}) are equal to training examples of {run}: if it was "
+            "trained on them, the result does not hold for new inputs; give other examples"
+        )
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def learn_on(
     if as_json:
         emit(plain(result))
         return
-    print(f"{out}: learned {result['learned']:,} examples of {result['data']} after {run}")
+    print(f"{out}: learned {result['learned']:,} examples of {result['data'].removeprefix('all of ')} after {run}")
     for name, words in (("new", "new examples, kept aside"), ("old", "test part of the old data")):
         if name in result["before"]:
             print(f"{words}: {_changes(result['before'][name], result['after'][name])}")

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
+from bayesify.decisions.provenance import check_method
 from bayesify.errors import at_least, choose
 from bayesify.likelihoods.classification import entropy
 
@@ -103,6 +104,7 @@ def ask(
         (3, 'batchbald')
 
     """
+    check_method(bnn)
     predictive = bnn.predict(pool, draws=draws, seed=seed)
     goal = None if targets is None else bnn.predict(targets, draws=draws, seed=seed)
     return choose_from(predictive, n, by, targets=goal, skip=skip, seed=seed)
@@ -138,6 +140,10 @@ def choose_from(
     """
     at_least("n", n, 1)
     _check_name(predictive, by)
+    if targets is not None and by != "epig":
+        raise ValueError(f"targets are for epig, got by={by!r}: leave them out")
+    if isinstance(skip, int):
+        raise TypeError(f"skip must be a list of numbers of the pool, got {skip}")
     skip = skip.tolist() if isinstance(skip, Tensor | np.ndarray) else list(skip)
     wrong = [index for index in skip if isinstance(index, bool) or not 0 <= index < len(predictive)]
     if wrong:
@@ -266,6 +272,9 @@ def batchbald(draw_probs: Tensor, n: int, *, allowed: Tensor | None = None, seed
     Returns:
         Their numbers in the order of the choice, and the nats that each adds, `[n]`.
 
+    Raises:
+        ValueError: inputs have several labels, or fewer than n may be chosen.
+
     Examples:
         >>> from bayesify.decisions import batchbald
         >>> certain = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]).repeat(1, 2, 1)
@@ -274,6 +283,10 @@ def batchbald(draw_probs: Tensor, n: int, *, allowed: Tensor | None = None, seed
 
     """
     _check_one_label(draw_probs, "batchbald")
+    at_least("n", n, 1)
+    left = draw_probs.shape[1] if allowed is None else int(allowed.sum())
+    if n > left:
+        raise ValueError(f"n must be at most the inputs that may be chosen, {left}, got {n}")
     probs = draw_probs.double()
     within = entropy(probs).mean(0)
     bound = entropy(probs.mean(0)) - within

@@ -75,6 +75,7 @@ def play_bandit(
         Acts and regret of each step.
 
     Raises:
+        TypeError: if `bandit` is no `ContextualBandit`, such as an environment of Gymnasium.
         ValueError: if a number is out of range.
 
     Examples:
@@ -85,6 +86,10 @@ def play_bandit(
 
     """
     at_least("first_by_chance", first_by_chance, 0)
+    if not all(hasattr(bandit, name) for name in ("acts", "steps", "total_regret")):
+        raise TypeError(
+            f"play_bandit takes a ContextualBandit, got {type(bandit).__name__}: give the bandit that as_gymnasium took"
+        )
     acts_of_agent = getattr(agent, "acts", bandit.acts)
     if acts_of_agent != bandit.acts:
         raise ValueError(f"the bandit has {bandit.acts} acts, the agent {acts_of_agent}: give it acts={bandit.acts}")

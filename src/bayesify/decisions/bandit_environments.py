@@ -129,8 +129,7 @@ class ContextualBandit:
             raise ValueError("the episode has not begun: call reset() first")
         if self.done >= self.steps:
             raise ValueError(f"the episode is over after {self.steps} steps: call reset()")
-        if int(act) != act or not 0 <= act < self.acts:
-            raise ValueError(f"act must be a whole number from 0 to {self.acts - 1}, got {act!r}")
+        act = _checked_act(act, self.acts)
         now, best = self._now, int(self._now.expected.argmax())
         reward = float(now.rewards[act])
         highest = float(now.expected[best])
@@ -156,7 +155,7 @@ def mushroom_bandit(x: Any, poisonous: Any, *, steps: int = 50_000) -> Contextua
         The bandit.
 
     Raises:
-        ValueError: if the number of mushrooms is zero or differs between `x` and `poisonous`.
+        ValueError: if the number of mushrooms is zero or differs between `x` and `poisonous`, or `x` is not finite.
 
     Examples:
         >>> from bayesify.decisions import mushroom_bandit
@@ -173,6 +172,8 @@ def mushroom_bandit(x: Any, poisonous: Any, *, steps: int = 50_000) -> Contextua
         raise ValueError(
             f"x must be [n, features] and poisonous [n], n at least 1; got {features.shape} and {bad.shape}"
         )
+    if not np.isfinite(features).all():
+        raise ValueError("x must be finite numbers: fill in or remove what is missing")
 
     def situation(chance: np.random.Generator) -> Situation:
         met, lucky = chance.integers(len(features)), chance.random() < 0.5
@@ -371,6 +372,17 @@ def _of_means(
         return Situation(context, expected + noise * chance.standard_normal(acts), expected)
 
     return ContextualBandit(situation, acts=acts, features=features, steps=steps, name=name)
+
+
+def _checked_act(act: Any, acts: int) -> int:
+    """An act as an integer; numbers of numpy and torch are taken too."""
+    try:
+        number = None if isinstance(act, bool | str) else int(act)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or number != act or not 0 <= number < acts:
+        raise ValueError(f"act must be a whole number from 0 to {acts - 1}, got {act!r}")
+    return number
 
 
 def _gymnasium() -> Any:

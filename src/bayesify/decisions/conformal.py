@@ -24,6 +24,7 @@ from bayesify.decisions.provenance import (
     CalibrationData,
     Provenance,
     TooFewExamplesError,
+    check_method,
     checked_fields,
     one_target,
     provenance_from,
@@ -263,6 +264,7 @@ def conformal(
         True
 
     """
+    check_method(bnn)
     alpha = share("alpha", alpha)
     numbers = bnn.likelihood.kind == "regression"
     kind = kind or ("split" if numbers else "lac")

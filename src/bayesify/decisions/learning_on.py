@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from torch import Tensor
 
 from bayesify import runs
 from bayesify.errors import RunError, at_least
+from bayesify.evaluation import read_targets
 from bayesify.functional.selection import select
 from bayesify.methods import Variational, saving
 from bayesify.predictive import Predictive
-from bayesify.priors import Posterior, WeightPrior
+from bayesify.priors import Normal, Posterior, Pretrained, WeightPrior
 from bayesify.priors.text import parse
 from bayesify.runs import tensor_files
 from bayesify.training.loop import History
@@ -90,8 +92,7 @@ class Continual:
         self.discount, self.seed = discount, seed
         self.method = method
         self.first_prior = dict(method.prior.patterns)
-        if discount and len(self.first_prior) != 1:
-            raise ValueError("discount needs one prior for all weights, such as normal:1")
+        self._check_discount()
         self.tasks: list[str] = list(learned)
         if heads and learned:
             raise ValueError("heads=True needs to learn every task itself: leave out learned")
@@ -104,11 +105,11 @@ class Continual:
         self._heads: dict[str, tuple[Tensor, Tensor]] = {}
         self._first_head = None if self._head is None else _cut(method, self._head)
 
-    def learn(self, data: tuple[Any, Any], task: str | None = None, **fit: Any) -> History:
+    def learn(self, data: Any, task: str | None = None, **fit: Any) -> History:
         """Learn the next task.
 
         Args:
-            data: `(x, y)` in tensors or arrays.
+            data: `(x, y)` in tensors or arrays, a `Dataset` or a `DataLoader`.
             task: its name; None numbers the tasks.
             fit: settings of `Variational.fit`.
 
@@ -122,7 +123,8 @@ class Continual:
         name = str(len(self.tasks)) if task is None else task
         if name in self.tasks:
             raise ValueError(f"the task {name!r} was learned before: give the new one its own name")
-        x, y = (torch.as_tensor(part) for part in data)
+        self._check_discount()
+        x, y = self._examples(data)
         if len(x) != len(y):
             raise ValueError(f"x and y must have the same length, got {len(x)} and {len(y)}")
         if len(y) <= self.coreset:
@@ -224,7 +226,10 @@ class Continual:
         predicting = self.method if self._head is not None else self.method_for()
         place = predicting.save(folder)
         tensors: dict[str, Tensor] = {"mu": self.method.mu, "rho": self.method.rho}
-        for kind, parts in (("kept", self._kept), ("head", self._heads)):
+        # Without heads the run folder has the one posterior that was rehearsed.
+        rehearsed = {} if self._head is None else self._rehearsed
+        again = {task: (method.mu, method.rho) for task, method in rehearsed.items()}
+        for kind, parts in (("kept", self._kept), ("head", self._heads), ("rehearsed", again)):
             for task, (first, second) in parts.items():
                 number = self.tasks.index(task)
                 tensors |= {f"{kind}.{number}.0": first, f"{kind}.{number}.1": second}
@@ -283,7 +288,37 @@ class Continual:
             learner._rehearsed = dict.fromkeys(learner.tasks, predicting)
         else:
             learner._first_head = tensors["first_head.0"], tensors["first_head.1"]
+            learner._rehearsed = {
+                task: learner._with_weights(tensors[f"rehearsed.{number}.0"], tensors[f"rehearsed.{number}.1"])
+                for number, task in enumerate(learner.tasks)
+                if f"rehearsed.{number}.0" in tensors
+            }
         return learner
+
+    def _check_discount(self) -> None:
+        """A discount mixes the old posterior with the first prior, which must be a normal."""
+        priors = list(self.first_prior.values())
+        first = priors[0]
+        fixed = isinstance(first, Normal) and not isinstance(first, Pretrained) and isinstance(first.scale, Real)
+        if self.discount and (len(priors) != 1 or not fixed):
+            given = ", ".join(prior.text for prior in priors)
+            raise ValueError(f"discount needs one normal prior for all weights, such as normal:1, got {given}")
+
+    def _examples(self, data: Any) -> tuple[Tensor, Tensor]:
+        if isinstance(data, tuple | list) and len(data) == 2 and not isinstance(data[0], dict):
+            return torch.as_tensor(data[0]), torch.as_tensor(data[1])
+        x, y = read_targets(self.method, data)
+        if not isinstance(x, Tensor):
+            raise TypeError(f"Continual takes inputs in one tensor, got {type(x).__name__}")
+        return x, y
+
+    def _with_weights(self, mu: Tensor, rho: Tensor) -> Variational:
+        """A copy of the method with other means and widths."""
+        method = copy.deepcopy(self.method)
+        with torch.no_grad():
+            method.mu.copy_(mu)
+            method.rho.copy_(rho)
+        return method
 
     def _next(self) -> Variational:
         """The method of the next task: it starts at the last posterior, which is its prior."""

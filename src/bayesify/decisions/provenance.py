@@ -75,7 +75,7 @@ class Provenance:
 
         Raises:
             TypeError: it is no prediction.
-            ValueError: the number of draws, their seed or the recalibration differs.
+            ValueError: the number of draws, their seed, `by` or the recalibration differs.
 
         """
         if not isinstance(predictive, Predictive):
@@ -83,6 +83,11 @@ class Provenance:
         made = predictive.recalibration if isinstance(predictive, Recalibrated) else None
         if self.recalibration not in ("", recalibration_digest(made)):
             raise ValueError("the guarantee was made with another recalibration: calibrate again")
+        if predictive.by != self.by:
+            raise ValueError(
+                f'the guarantee was made for predictions by="{self.by}", got by="{predictive.by}": predict with '
+                f'by="{self.by}", draws={self.draws}, seed={self.seed}'
+            )
         if predictive.draws != self.draws:
             raise ValueError(
                 f"the guarantee was made for predictions of {self.draws} draws, got {predictive.draws}: predict with "
@@ -139,10 +144,24 @@ def recalibration_digest(recalibration: Recalibration | None) -> str:
     return f"sha256:{hashlib.sha256(json.dumps(recalibration.to_dict(), sort_keys=True).encode()).hexdigest()}"
 
 
+def check_method(method: Any) -> None:
+    """Refuse what is no method; an estimator of scikit-learn's form holds one.
+
+    Args:
+        method: what was given as a fitted method.
+
+    Raises:
+        TypeError: it is none.
+
+    """
+    if not isinstance(method, Method):
+        holds = isinstance(getattr(method, "method_", None), Method)
+        hint = ": give its method_, and inputs that its scaler_ has transformed" if holds else ""
+        raise TypeError(f"the first argument must be a fitted method, got {type(method).__name__}{hint}")
+
+
 def read(method: Method, data: Any, draws: int, seed: int, by: str) -> CalibrationData:
     """Held-out data in any form that `fit` takes."""
-    if not isinstance(method, Method):
-        raise TypeError(f"the first argument must be a fitted method, got {type(method).__name__}")
     x, y = read_targets(method, data)
     if isinstance(method.likelihood, Labels):
         _check_labels(method.likelihood, y)

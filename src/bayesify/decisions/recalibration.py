@@ -15,7 +15,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from bayesify.decisions.provenance import CalibrationData, TooFewExamplesError, read
+from bayesify.decisions.provenance import CalibrationData, TooFewExamplesError, check_method, read
 from bayesify.errors import choose
 from bayesify.likelihoods import Regression
 from bayesify.methods import Method
@@ -73,6 +73,7 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
         ('temperature', True)
 
     """
+    check_method(bnn)
     numbers = bnn.likelihood.kind == "regression"
     by = by or ("variance" if numbers else "temperature")
     known = OF_NUMBERS if numbers else OF_CLASSES

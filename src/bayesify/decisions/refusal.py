@@ -21,6 +21,7 @@ from bayesify.decisions.certificate import Certificate
 from bayesify.decisions.provenance import (
     Provenance,
     TooFewExamplesError,
+    check_method,
     checked_fields,
     one_target,
     provenance_from,
@@ -103,6 +104,7 @@ class Refusal:
         """What is guaranteed, for which inputs, and from what."""
         what = "wrong" if self.tolerance is None else f"more than {self.tolerance:g} away from the target"
         rule = f"{self.by} {'>=' if self.by == 'confidence' else '<='} {self.threshold:.6g}"
+        rule = "all are accepted" if self.threshold == _accepts_all(self.by) else rule
         promise = (
             f"At most {self.max_error:.3g} of the accepted predictions ({rule}) are {what}, "
             f"with {self.confidence:.3g} confidence."
@@ -170,6 +172,7 @@ def calibrate(
         True
 
     """
+    check_method(bnn)
     max_error, confidence = share("max_error", max_error), share("confidence", confidence)
     risk = 1 - confidence
     held_out = read(bnn, data, draws, seed, "draws")
@@ -271,10 +274,15 @@ def _wrong(predictive: Predictive, targets: Tensor, tolerance: float | None) -> 
 def _threshold(certainty: np.ndarray[Any, Any], count: int, by: str) -> float:
     """Accepts what is strictly more certain than the most certain example that is left out."""
     if count == len(certainty):
-        return 0.0 if by == "confidence" else sys.float_info.max
+        return _accepts_all(by)
     left_out = np.sort(certainty)[::-1][count]
     least = np.nextafter(left_out, np.asarray(np.inf, certainty.dtype))
     return float(least) if by == "confidence" else -float(least)
+
+
+def _accepts_all(by: str) -> float:
+    """The threshold that every score meets."""
+    return 0.0 if by == "confidence" else sys.float_info.max
 
 
 def _unsupported(certainty: Any, wrong: Any, max_error: float, risk: float) -> ValueError:

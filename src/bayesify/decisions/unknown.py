@@ -23,6 +23,7 @@ from torch import Tensor
 from bayesify import runs
 from bayesify.decisions.acquisition import check_draws
 from bayesify.decisions.edges import edges
+from bayesify.decisions.provenance import check_method
 from bayesify.errors import RunError, at_least, choose, whole_number
 from bayesify.functional.inputs import count
 from bayesify.functional.selection import is_normalisation, owner_of
@@ -94,13 +95,15 @@ class UnknownInputs:
         draws: int = 100,
         seed: int = 0,
     ) -> None:
+        check_method(bnn)
         choose("score of unknown inputs", by, SCORES)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
-        self.bnn, self.by, self.draws, self.seed = bnn, by, draws, seed
+        if isinstance(coverage, str) or not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        self.bnn, self.by, self.draws, self.seed = bnn, by, at_least("draws", draws, 1), whole_number("seed", seed)
         self.coverage, self.neighbours = coverage, at_least("neighbours", neighbours, 1)
         self._tensors: dict[str, Tensor] = {}
         x = as_inputs(x, bnn.network.dtype)
+        bnn.predict(take(x, slice(1)), draws=1)  # refuses inputs that the network does not take
         small = isinstance(x, Tensor) and x.is_floating_point() and x[0].numel() <= _SMALL
         self.layer = ("input" if small else "last") if layer is None else layer
         known = _evenly(x, _KEPT)

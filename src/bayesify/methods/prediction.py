@@ -207,6 +207,7 @@ class Prediction(nn.Module, ABC):
         keys = noise.keys(seed, noise.Stream.LOGITS, draws=numbers, device=outputs.device)
         likelihood = self.likelihood_of(numbers, seed, by)
         predictive = Predictive(outputs, likelihood, keys, class_names=self.notes.get("class_names"))
+        predictive.by = by
         return predictive if self.recalibration is None else Recalibrated(predictive, self.recalibration)
 
     def predict_in_parts(

@@ -52,6 +52,9 @@ class Predictive:
         keys: noise keys of the draws, `[draws, 2]`, for a likelihood that samples (`GaussianLogits`).
         class_names: names of the classes.
 
+    Attributes:
+        by: how a method made it: from `draws`, by `moments` or at the `mean` of the weights.
+
     Raises:
         ValueError: outputs have no draws or fewer than two dimensions.
 
@@ -84,6 +87,7 @@ class Predictive:
         # A copy: a learned noise that is trained further must not change this prediction.
         self.likelihood = copy.deepcopy(likelihood).requires_grad_(requires_grad=False).to(outputs.device)
         self.keys = keys
+        self.by = "draws"
         self.class_names = None if class_names is None else tuple(map(str, class_names))
         self._positions = torch.arange(outputs.shape[1])  # of these inputs in the batch that was predicted
 
@@ -377,7 +381,9 @@ class Predictive:
             A predictive with the same likelihood and names.
 
         """
-        return Predictive(outputs, self.likelihood, self.keys, self.class_names)
+        changed = Predictive(outputs, self.likelihood, self.keys, self.class_names)
+        changed.by = self.by
+        return changed
 
     def to_pandas(self, index: Any = None) -> Any:
         """The predictions and their uncertainties as a pandas frame, one row for each input.
@@ -439,6 +445,7 @@ class Predictive:
         elif isinstance(index, np.ndarray):
             index = torch.from_numpy(index)
         selected = Predictive(self.outputs[:, index], self.likelihood, self.keys, self.class_names)
+        selected.by = self.by
         selected._positions = self._positions[index.cpu() if isinstance(index, Tensor) else index]
         return selected
 

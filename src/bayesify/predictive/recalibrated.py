@@ -40,6 +40,7 @@ class Recalibrated(Predictive):
             raise ValueError(f"{recalibration.name} is a recalibration for {recalibration.kind}, this is {raw.kind}")
         super().__init__(raw.outputs, raw.likelihood, raw.keys, raw.class_names)
         self._positions = raw._positions  # noqa: SLF001 -- the same class
+        self.by = raw.by
         self.raw = raw
         self.recalibration = recalibration
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from bayesify.files import check_regular, delete, reason, write_json
 from bayesify.methods import Method, saving
 from bayesify.predictive import Predictive
 from bayesify.runs import guarantees
-from bayesify.workflows.run_data import Examples
+from bayesify.workflows.run_data import Examples, training_examples
 
 FORMAT, VERSION = "bayesify-certificate", 1
 
@@ -62,7 +63,8 @@ def choose_part(method: Method, examples: Examples, share: float | None, seed: i
         raise ValueError(f"--share must be above 0 and at most 1, got {share:g}")
     unused = unused_examples(method, examples)
     if len(unused.y) == 0:
-        raise ValueError(f"every example of {examples.what} was used for an earlier step: give other examples, --data")
+        of = examples.what.removeprefix("all of ")
+        raise ValueError(f"every example of {of} was used for an earlier step: give other examples, --data")
     count = max(1, round(share * len(unused.y)))
     order = noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, network=1, step=1)[0], len(unused.y))
     rows = order[:count].sort().values
@@ -74,6 +76,30 @@ def choose_part(method: Method, examples: Examples, share: float | None, seed: i
 def unused_examples(method: Method, examples: Examples) -> Examples:
     """The examples that neither a guarantee nor a recalibration was made from."""
     return without(examples, set((method.guarantees.get("used") or {}).get("rows", ())))
+
+
+def trained_on(run: Path, examples: Examples, part: Part) -> int:
+    """How many of some examples the run was trained on; 0 where this cannot be told.
+
+    Equal rows are common in some tables. Equal examples count only where they are clearly more than the rows that
+    the training data itself has more than once.
+
+    Args:
+        run: the folder.
+        examples: what the part was chosen from; those of the run's own test part were not trained on.
+        part: the examples for the next step.
+
+    Returns:
+        The number of examples that are equal to a training example.
+
+    """
+    training = None if examples.training is not None else training_examples(runs.read_config(run), run)
+    if training is None:
+        return 0
+    counts = Counter(row_digests(*training))
+    again = sum(count for count in counts.values() if count > 1) / counts.total()
+    found = sum(digest in counts for digest in row_digests(part.x, part.y))
+    return found if found > (2 * again + 0.01) * len(part.y) else 0
 
 
 def used_rows(*folders: Path) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from bayesify.errors import BayesifyWarning
 from bayesify.workflows.prepare import prepare_data
-from bayesify_studies.experiments import guarantees, guarantees_pictures
+from bayesify_studies.experiments import guarantees, guarantees_classes, guarantees_pictures
 from bayesify_studies.experiments.framework.experiment import reproduce
 
 TINY = {
@@ -63,14 +63,31 @@ def test_the_page_has_the_numbers_of_its_parts(tmp_path):
     page = (tmp_path / "e" / "page.md").read_text()
     assert f"calibration data supported {len(made)}." in page
     assert "ensemble of 5" in page
+    assert "with a threshold for each class" in page
 
 
 def test_examples_are_drawn_with_replacement_and_the_rest_was_not_drawn():
-    drawn, rest = guarantees._draw(100, 150, 0)
+    drawn, rest = guarantees.draw(100, 150, 0)
     assert len(drawn) == 150
     assert set(drawn.tolist()) | set(np.flatnonzero(rest).tolist()) == set(range(100))
     assert not rest[drawn].any()
-    assert not (guarantees._draw(100, 150, 1)[0] == drawn).all()
+    assert not (guarantees.draw(100, 150, 1)[0] == drawn).all()
+
+
+def test_a_threshold_for_each_class_covers_the_hard_class_too():
+    """Half of the population is easy and has scores below 1, the other half has scores above 1."""
+    random = np.random.default_rng(0)
+    labels = np.arange(4000) % 2
+    own = random.uniform(size=4000) + labels
+    scores = np.where(np.arange(2) == labels[:, None], own[:, None], 3.0)
+    held = random.permutation(4000)[:999]
+    one, each = (guarantees_classes.covered(scores, labels, held, each=each) for each in (False, True))
+    # By hand: 90% of all are covered by every easy one and four fifths of the hard ones.
+    assert one["classes"] == pytest.approx([1.0, 0.8], abs=0.06)
+    # About 500 calibration examples of a class: the standard deviation of its coverage is 0.013.
+    assert each["classes"] == pytest.approx([0.9, 0.9], abs=0.06)
+    assert one["coverage"] == pytest.approx(np.mean(one["classes"]))
+    assert each["size"] == pytest.approx(each["coverage"])  # no wrong class is in a set
 
 
 def test_the_law_of_coverages_is_that_of_its_formula():

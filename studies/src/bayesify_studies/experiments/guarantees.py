@@ -24,7 +24,7 @@ from bayesify.evaluation.seed_statistics import estimate, percent, written
 from bayesify.methods import Method
 from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
-from bayesify_studies.experiments import guarantees_pictures
+from bayesify_studies.experiments import guarantees_classes, guarantees_pictures
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Table
 from bayesify_studies.experiments.framework.work import Work
@@ -82,8 +82,7 @@ def run(work: Work) -> Findings:
 
 def classes(work: Work, method: str) -> dict[str, Any]:
     """Every guarantee of one network, for each resampling of its calibration examples."""
-    recipe = Recipe(data="mnist", method=method, units=(work["units"],), layers=2, epochs=work["epochs"])
-    trained, x, y = _network(work, method, recipe, work["train"])
+    trained, x, y = network_for_images(work, method)
     predictive = trained.predict(x, draws=work["draws"])
     probs, labels = predictive.probs.double().cpu(), y
     certainty, wrong = predictive.confidence.cpu().numpy(), (predictive.labels.cpu() != y).numpy()
@@ -92,7 +91,7 @@ def classes(work: Work, method: str) -> dict[str, Any]:
     sets: dict[str, list[Any]] = {kind: [] for kind in KINDS}
     maps: dict[str, list[Any]] = {name: [] for name in ("none", *MAPS)}
     for number in range(work["resamplings"]):
-        held, rest = _draw(len(labels), work["calibration"], number)
+        held, rest = draw(len(labels), work["calibration"], number)
         for kind in KINDS:
             sets[kind].append(_sets(table[kind], labels.numpy(), held))
         for name, scored in maps.items():
@@ -107,7 +106,7 @@ def classes(work: Work, method: str) -> dict[str, Any]:
             )
     # Guarantees that are broken are few: counting them takes more resamplings, which are quick.
     for number in range(work["counted"]):
-        held, _ = _draw(len(labels), work["calibration"], number)
+        held, _ = draw(len(labels), work["calibration"], number)
         for bound, tries in refusals.items():
             tries.append(_refusal(certainty, wrong, held, float(bound)))
     return {"error": float(wrong.mean()), "refusals": refusals, "sets": sets, "maps": maps}
@@ -127,13 +126,19 @@ def numbers(work: Work) -> dict[str, Any]:
     }
     intervals: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for number in range(work["resamplings"]):
-        held, _ = _draw(len(targets), work["number_calibration"], number)
+        held, _ = draw(len(targets), work["number_calibration"], number)
         for kind, (scores, unit, low, high) in kinds.items():
             reach = conformal_scores.threshold(scores[held], ALPHA)
             width = high - low + 2 * reach * unit
             intervals[kind].append({"coverage": float((scores <= reach).mean()), "size": float(width.mean())})
     own = float(((lower <= targets) & (targets <= upper)).mean())
     return {"intervals": intervals, "own": own, "own_width": float((upper - lower).mean()), "examples": len(targets)}
+
+
+def network_for_images(work: Work, method: str) -> tuple[Method, Tensor, Tensor]:
+    """A network trained on MNIST, and images and labels that it was not trained on."""
+    recipe = Recipe(data="mnist", method=method, units=(work["units"],), layers=2, epochs=work["epochs"])
+    return _network(work, method, recipe, work["train"])
 
 
 def _network(work: Work, name: str, recipe: Recipe, count: int) -> tuple[Method, Tensor, Tensor]:
@@ -146,7 +151,7 @@ def _network(work: Work, name: str, recipe: Recipe, count: int) -> tuple[Method,
     return method, x[rest], y[rest]
 
 
-def _draw(examples: int, held: int, number: int) -> tuple[Tensor, Tensor]:
+def draw(examples: int, held: int, number: int) -> tuple[Tensor, Tensor]:
     """Examples drawn with replacement, and those that were not drawn."""
     uniform = noise.uniform(noise.keys(1, noise.Stream.SHUFFLE, network=3, step=number), held)[0].double()
     drawn = (uniform * examples).long().clamp(max=examples - 1)
@@ -340,7 +345,7 @@ EXPERIMENT = Experiment(
     "coverage. How often are these guarantees kept on real images and numbers, over many random calibration"
     " sets?",
     run=run,
-    additions=(guarantees_pictures.ADDITION,),
+    additions=(guarantees_pictures.ADDITION, guarantees_classes.ADDITION),
     quick={
         "train": 1500,
         "pool": 4000,
