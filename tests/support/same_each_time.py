@@ -4,8 +4,6 @@ Hypothesis tries the same examples, however long each takes (`pytest --hypothesi
 numbers that a test does not seed itself begin at the same place, whichever tests ran before it in its process.
 """
 
-import random
-
 import numpy as np
 import pytest
 import torch
@@ -19,7 +17,6 @@ settings.load_profile("same")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Seed every generator before the fixtures of a test are made, those of its module included."""
-    random.seed(0)
+    """Seed the generators before the fixtures of a test are made, those of its module included."""
     np.random.seed(0)
     torch.manual_seed(0)
