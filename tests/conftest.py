@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from same_each_time import pytest_runtest_setup  # noqa: F401 -- a hook
 
 torch.set_num_threads(1)
 

@@ -117,6 +117,8 @@ def test_a_pipe_is_refused_and_never_waited_for(tmp_path, name):
     layout = bf.data.Preparation("none", image=bf.data.ImageLayout(2, 2), mean=(0.0,), scale=(1.0,))
     preparation = layout if name == "i.png" else NUMBERS
     refused(lambda: read_inputs([str(tmp_path / name)], preparation, None), "it is a pipe, not a regular file")
+    if name in {"t.csv", "a.npz"}:
+        refused(lambda: bf.data.open_data(tmp_path / name), "it is a pipe, not a regular file")
 
 
 def test_a_small_parquet_file_does_not_claim_more_rows_than_the_limit(tmp_path, limit):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,9 @@ def test_a_folder_that_holds_a_run_is_refused_in_one_line(tmp_path):
 def test_a_killed_process_is_started_again_and_goes_on_from_the_checkpoint(tmp_path, killed_training, how):
     done = torchrun(HERE / "killed_training.py", tmp_path / "run", *how, restarts=1)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "exitcode: -9" in done.stderr  # it was killed the first time
+    # It was killed the first time. torchrun names one process of those that ended between two of its looks: the killed one
+    # (-9), or on a busy machine perhaps the other one, which lost its partner (1).
+    assert re.search(r"failed \(exitcode: (-9|1)\)", done.stderr), done.stderr[-3000:]
     killed_training.train(tmp_path / "whole")
     assert same(tmp_path / "whole", tmp_path / "run")
     assert bf.load(tmp_path / "run", network=killed_training.method().network.module()).history["epoch"] == [

@@ -1,6 +1,7 @@
 """The campaigns' verdicts: each finds the fault that it is for, and takes nothing else for it on a busy machine."""
 
 import asyncio
+import collections
 import contextlib
 import errno
 import importlib.util
@@ -12,14 +13,20 @@ from pathlib import Path
 
 import attacks
 import ended_servers
+import killed_ranks
 import malformed_requests
+import many_connections
 import pytest
 import served
 import soak
+import torch
+from fixed_clock import fixed_clock
 from many_clients import Client, Pauses, ask_together
 from rows import Row
 from served import Process, Reference, in_threads
 from slow_clients import _is_disturbed
+
+import bayesify as bf
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
@@ -89,6 +96,83 @@ def test_clients_count_answers_honest_refusals_and_what_is_neither():
 def test_a_client_that_did_not_run_does_not_blame_the_server():
     assert set(counts_of(None, pause=0.7)) == {"late"}
     assert set(counts_of(None, wait=0.7)) == {"late"}  # no single pause, but many clients that each take a while
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The row of a trial of many clients, whose counts are given by the number of clients."""
+    server = type("Server", (), {"end": lambda self: (0, ""), "again": "", "host": "", "port": 0})()
+    monkeypatch.setattr(many_connections, "serving", lambda *_: contextlib.nullcontext(server))
+    monkeypatch.setattr(many_connections, "Reference", lambda _: type("Good", (), {"holds": lambda *_: True})())
+
+    def rows(counts, *, short):
+        def ask(clients, *_):
+            for client in clients:
+                client.counts = collections.Counter(counts[len(clients)])
+
+        monkeypatch.setattr(many_connections, "ask_together", ask)
+        (row,) = many_connections.rows(None, short)
+        return row
+
+    return rows
+
+
+FINE, LATE = {"200": 2, "429": 3}, {"200": 2, "late": 1}
+
+
+def test_clients_that_did_not_run_make_a_smaller_trial_and_no_loss(counted):
+    row = counted({500: FINE}, short=True)
+    assert (row.tried, row.lost) == (2500, 0)
+    row = counted({500: LATE, 130: FINE}, short=True)
+    assert (row.tried, row.lost) == (1000 + 650, 0)
+    assert "130 clients" in row.note
+    assert "500 do not count" in row.note
+    assert counted({500: LATE, 130: LATE, 40: LATE}, short=True).lost == 1
+    assert counted({500: LATE}, short=False).lost == 1
+
+
+def test_what_a_server_does_wrong_is_lost_beside_late_clients_too(counted):
+    assert counted({500: FINE | {"500": 1}}, short=True).lost == 500
+    assert counted({500: LATE | {"reset": 1}, 130: FINE}, short=True).lost == 500
+    starved = counted({500: {"429": 5}}, short=True)
+    assert starved.lost == 20  # of the clients that wait as told, none was answered
+
+
+def test_a_recorded_time_is_the_same_in_every_campaign(blobs, tmp_path):
+    for name in ("one", "other"):
+        torch.manual_seed(0)
+        with fixed_clock():
+            method = bf.PointEstimate(bf.networks.mlp(2, 3, units=4), "categorical")
+            method.fit(blobs, epochs=2, run=tmp_path / name, progress=False)
+    one, other = ((tmp_path / name / "history.jsonl").read_text() for name in ("one", "other"))
+    assert one == other
+    assert one.count('"seconds"') == 2
+
+
+def test_a_peak_of_memory_is_seen_where_the_system_does_not_note_it(monkeypatch):
+    over, sizes = threading.Event(), iter([10, 10, 70, 10, 10])
+
+    def look():
+        size = next(sizes, None)
+        if size is None:
+            over.set()
+        return size or 10
+
+    process = Process.__new__(Process)
+    process.number, process._watching = 1, None
+    monkeypatch.setattr(Process, "memory", lambda _: look())
+    monkeypatch.setattr(served.Path, "write_text", lambda *_: (_ for _ in ()).throw(PermissionError))
+    process.forget_peak()
+    assert over.wait(60)
+    assert process.peak() == 70
+
+
+def test_the_processes_of_an_agent_are_found():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in killed_ranks._processes(served.os.getpid())
+        child.stdin.close()
+        child.wait()
+        assert child.pid not in killed_ranks._processes(served.os.getpid())
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,8 @@ def test_a_request_in_the_reserve_is_answered_though_others_come_before_its_resp
         asks.connection_made(transports[1])
         asks.data_received(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         late.connection_made(transports[2])
-        await asyncio.sleep(0.05)
+        for _ in range(100):  # turns of the event loop, however long each takes
+            await asyncio.sleep(0)
         for protocol in (taken, asks, late):
             protocol.connection_lost(None)
         return [b"".join(transport.sent)[:12] for transport in transports]

@@ -56,7 +56,7 @@ def open_data(name_or_path: str | Path, **options: Any) -> DataSet:
     if path.is_dir() and (isinstance(name_or_path, Path) or not is_known(text)):
         return _call(from_folder, path, options)
     if suffix in READERS:
-        if not path.is_file():
+        if not path.exists():
             raise DataError(f"{path}: there is no such file")
         return _call(READERS[suffix], path, options)
     if path.is_file() and not is_known(text):

@@ -138,7 +138,7 @@ def _open(recipe: Recipe, columns: Sequence[Column] | None) -> DataSet:
             fetch(recipe.data)
             return open_data(recipe.data, split=recipe.split, **options)
         if is_table(recipe.data):
-            if not is_query(recipe.data) and not path.is_file():
+            if not is_query(recipe.data) and not path.exists():
                 raise DataError(f"{path}: there is no such file")
             given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
             given |= {"seed": recipe.split or 0, "kind": kind, "columns": columns or None}

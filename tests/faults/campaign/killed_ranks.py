@@ -123,9 +123,12 @@ def _rank(words):
 def _processes(agent):
     """The processes that an agent has started and that run."""
     found = []
-    for path in Path(f"/proc/{agent}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(word) for word in path.read_text().split()]
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            # The name of a program, in brackets, may have spaces; state and parent follow it.
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == agent and state != "Z":
+                found.append(int(path.parent.name))
     return sorted(found)
 
 

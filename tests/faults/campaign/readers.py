@@ -17,6 +17,7 @@ from collections import Counter
 import numpy as np
 import safetensors.torch
 import torch
+from fixed_clock import fixed_clock
 from PIL import Image
 
 import bayesify as bf
@@ -169,14 +170,15 @@ def make_originals(place):
         exif=b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00",
     )
     idx = bytes((0, 0, 8, 1)) + (100).to_bytes(4, "big") + bytes(range(100))
-    (place / "l.gz").write_bytes(gzip.compress(idx))
+    (place / "l.gz").write_bytes(gzip.compress(idx, mtime=0))
     (place / "l.xz").write_bytes(lzma.compress(idx))
     (place / "table.txt").write_text("1 2 3\n4 5 6\n")
     from bayesify.workflows.recipe import Recipe
     from bayesify.workflows.train import train
 
     recipe = Recipe(data=str(place / "t.csv"), units=(4,), epochs=2, target="target")
-    train(recipe, place / "run", progress=False)
+    with fixed_clock():
+        train(recipe, place / "run", progress=False)
     shutil.copytree(place / "run", place / "stopped")
     config = json.loads((place / "run" / "config.json").read_text())
     (place / "stopped" / "config.json").write_text(json.dumps(config | {"complete": False}))
@@ -189,7 +191,7 @@ def _more_originals(place, x, y):
     frame = pd.DataFrame({"one": x[:, 0].numpy(), "kind": ["ab"[k] for k in y.tolist()], "target": y.numpy()})
     frame.to_parquet(place / "t.parquet")
     frame.to_feather(place / "t.feather")
-    (place / "t.csv.gz").write_bytes(gzip.compress((place / "t.csv").read_bytes()))
+    (place / "t.csv.gz").write_bytes(gzip.compress((place / "t.csv").read_bytes(), mtime=0))
     (place / "c.toml").write_text('data = "moons"\nmethod = "point"\nepochs = 3\nunits = [4]\nprior = "normal:1"\n')
     weights = saving.weights_digest(bf.load(place / "run"))
     guarantees.write(place / "run", {"threshold": {"at_least": 0.8, "weights": weights}}, weights)

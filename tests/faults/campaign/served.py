@@ -12,10 +12,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from fixed_clock import fixed_clock
 
 JSON = {"Content-Type": "application/json"}
 # A response that takes longer never comes. Long, because other work may make every program of the machine wait.
@@ -44,7 +47,7 @@ def runs():
         "bands": Recipe(data=str(place / "bands.csv"), target="price", method="variational", epochs=5),
         "houses": Recipe(data=str(place / "houses.csv"), target="price", method="point", epochs=5),
     }
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), fixed_clock():
         warnings.simplefilter("ignore")
         for name, recipe in recipes.items():
             train(recipe, place / "runs" / name, progress=False)
@@ -87,6 +90,8 @@ class Process:
             env={**os.environ, **threads, **(environment or {})},
         )
         self.number = self.process.pid
+        # Where the system does not note the peak of memory, it is looked at again and again.
+        self._watching = None
         # How often a request was sent again because the server said that it was busy.
         self.asked_again = 0
         line = self.process.stdout.readline()
@@ -111,10 +116,14 @@ class Process:
 
     def peak(self):
         """The most bytes in memory since `forget_peak`."""
-        return self._status("VmHWM")
+        return self._status("VmHWM") if self._watching is None else max(self._watching.most(), self.memory())
 
     def forget_peak(self):
-        Path(f"/proc/{self.number}/clear_refs").write_text("5")
+        try:
+            Path(f"/proc/{self.number}/clear_refs").write_text("5")
+        except OSError:
+            # Some containers have no such file.
+            self._watching = _Watching(self.memory)
 
     def seconds(self):
         """Processor time so far."""
@@ -171,6 +180,25 @@ class Process:
             self.process.kill()
             code = self.process.wait()
         return code, self.said()
+
+
+class _Watching:
+    """The largest of the numbers that a function returns, from now until it is asked for."""
+
+    def __init__(self, look):
+        self._most, self._over = look(), threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(look,), daemon=True)
+        self._thread.start()
+
+    def _work(self, look):
+        with contextlib.suppress(OSError):  # the process has ended
+            while not self._over.wait(0.005):
+                self._most = max(self._most, look())
+
+    def most(self):
+        self._over.set()
+        self._thread.join()
+        return self._most
 
 
 @contextlib.contextmanager
