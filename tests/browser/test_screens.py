@@ -201,7 +201,7 @@ def test_all_methods_train_beside_hmc(visit):
     assert tiles.first.get_attribute("data-method") == "hmc"
     expect(tiles.first).to_contain_text("the reference")
     for place in (1, 2):
-        expect(tiles.nth(place)).to_contain_text(re.compile(r"\d+\.\d% from HMC · [\d.]+ s"))
+        expect(tiles.nth(place)).to_contain_text(re.compile(r"\d+\.\d% from HMC · [\d.]+\ss"))
     assert "all=1" in page.url
 
 

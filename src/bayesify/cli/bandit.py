@@ -50,7 +50,7 @@ def bandit(
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Let agents choose acts and see only the reward of what they chose; print what their choices cost.
+    """Let agents choose actions and see only the reward of the chosen one; print the regret of each agent.
 
     Regret is the expected reward of the best act minus the reward that was received, summed over a game. The intervals
     are of the difference to the first agent, game by game.
