@@ -275,6 +275,22 @@ def test_the_tour_goes_through_six_steps(visit):
     assert "tour" not in page.url
 
 
+def test_the_words_of_a_step_do_not_wait_for_its_page(visit):
+    """Else Next is pressed again while a slow page predicts, and starts it anew."""
+    visited = visit(width=1440)
+    page = visited.page
+    page.route("**/decide?*", lambda route: None)
+    visited.open("?page=draw&tour=2")
+    tour = page.locator(".tour")
+    tour.get_by_role("button", name="Next").click()
+    expect(tour).to_contain_text("3 of 6")
+    expect(page.locator("#page-decide")).to_contain_text("predicts every test example")
+    tour.get_by_role("button", name="Next").click()
+    expect(tour).to_contain_text("4 of 6")
+    expect(page.locator("[data-state='trained']")).to_be_attached()
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_a_run_folder_is_brought(visit, every_run):
     visited = visit(width=1440)
     page = shown(visited, "runs")
