@@ -1,7 +1,7 @@
 """What the documentation site does to its pages.
 
 Formulas become MathML, which browsers draw without any script. Links to files outside `docs/` lead to the repository.
-The reference lists every public name.
+The reference lists every public name, with a page for each module.
 """
 
 from __future__ import annotations
@@ -12,14 +12,51 @@ import types
 from typing import Any
 
 import latex2mathml.converter
+from mkdocs.structure.files import File
 
 import bayesify
+import bayesify.decisions
 
 _FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">\\(?P<open>[(\[])(?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
 )
 # Links that leave the pages: files of the repository.
 _REPOSITORY = "https://github.com/bayesify/bayesify/blob/main/"
+
+
+# What `import bayesify` alone does not bring, and the guides use.
+_FURTHER = {"decisions": bayesify.decisions}
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Put a page for each module of the reference into the menu.
+
+    Args:
+        config: the site's configuration.
+
+    Returns:
+        The configuration.
+
+    """
+    pages = [{title: _page(title)} for title in reference()]
+    config.nav = [{"Reference": pages} if entry == {"Reference": "reference.md"} else entry for entry in config.nav]
+    return config
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Add the pages of the reference beside its first one, which is in `docs/`.
+
+    Args:
+        files: all files of the site.
+        config: the site's configuration.
+
+    Returns:
+        The files.
+
+    """
+    for title, body in list(reference().items())[1:]:
+        files.append(File.generated(config, _page(title), content=f"# {title}\n\n{_purpose(title)}\n{body}"))
+    return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -34,7 +71,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     """
     if page.file.src_uri == "reference.md":
-        return markdown + reference()
+        return markdown + next(iter(reference().values()))
     depth = page.file.src_uri.count("/")
 
     def link(match: re.Match[str]) -> str:
@@ -60,8 +97,8 @@ def on_page_content(content: str, **_: Any) -> str:
     return _FORMULA.sub(_mathml, content)
 
 
-def reference() -> str:
-    """The body of the reference: a heading for each module, and a block that mkdocstrings fills for each name."""
+def reference() -> dict[str, str]:
+    """The reference by module, `bf` first: a block for each name, which mkdocstrings fills."""
     values = {name: getattr(bayesify, name) for name in bayesify.__all__}
     parts = {
         name: {part: getattr(value, part) for part in getattr(value, "__all__", ())}
@@ -69,8 +106,26 @@ def reference() -> str:
         if isinstance(value, types.ModuleType)
     }
     own = {name: value for name, value in values.items() if name not in parts}
-    sections = {"bf": own, **{f"bf.{name}": found for name, found in parts.items() if found}}
-    return "".join(f"\n## {title}\n" + "".join(map(_block, found.values())) for title, found in sections.items())
+    known = {id(value) for value in own.values()}
+    for name, module in _FURTHER.items():
+        public = {part: getattr(module, part) for part in module.__all__}
+        parts[name] = {part: value for part, value in public.items() if id(value) not in known}
+    sections = {"bf": own, **{_title(name): found for name, found in parts.items()}}
+    blocks = {title: "".join(map(_block, found.values())) for title, found in sections.items()}
+    return {title: body for title, body in blocks.items() if body}
+
+
+def _title(name: str) -> str:
+    return f"bayesify.{name}" if name in _FURTHER else f"bf.{name}"
+
+
+def _purpose(title: str) -> str:
+    """The first paragraph of a module's docstring."""
+    return (getattr(bayesify, title.rpartition(".")[2]).__doc__ or "").partition("\n\n")[0]
+
+
+def _page(title: str) -> str:
+    return "reference.md" if title == "bf" else f"reference/{title.rpartition('.')[2]}.md"
 
 
 def _block(value: Any) -> str:

@@ -201,7 +201,7 @@ def test_all_methods_train_beside_hmc(visit):
     assert tiles.first.get_attribute("data-method") == "hmc"
     expect(tiles.first).to_contain_text("the reference")
     for place in (1, 2):
-        expect(tiles.nth(place)).to_contain_text(re.compile(r"\d+\.\d% from HMC · [\d.]+ s"))
+        expect(tiles.nth(place)).to_contain_text(re.compile(r"\d+\.\d% from HMC · [\d.]+\ss"))
     assert "all=1" in page.url
 
 
@@ -273,6 +273,22 @@ def test_the_tour_goes_through_six_steps(visit):
         tour.get_by_role("button", name="Next" if step < 6 else "Finish").click()
     expect(tour).to_have_count(0)
     assert "tour" not in page.url
+
+
+def test_the_words_of_a_step_do_not_wait_for_its_page(visit):
+    """Else Next is pressed again while a slow page predicts, and starts it anew."""
+    visited = visit(width=1440)
+    page = visited.page
+    page.route("**/decide?*", lambda route: None)
+    visited.open("?page=draw&tour=2")
+    tour = page.locator(".tour")
+    tour.get_by_role("button", name="Next").click()
+    expect(tour).to_contain_text("3 of 6")
+    expect(page.locator("#page-decide")).to_contain_text("predicts every test example")
+    tour.get_by_role("button", name="Next").click()
+    expect(tour).to_contain_text("4 of 6")
+    expect(page.locator("[data-state='trained']")).to_be_attached()
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_a_run_folder_is_brought(visit, every_run):

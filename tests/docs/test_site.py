@@ -70,6 +70,14 @@ def test_the_reference_has_every_method(site):
         assert f'id="bayesify.methods.{card.path.replace(":", ".")}"' in text, card.name
 
 
+def test_the_reference_has_a_page_for_each_module(site):
+    menu = (site / "reference" / "index.html").read_text(encoding="utf-8")
+    for name in ("priors", "metrics", "decisions"):
+        text = (site / "reference" / name / "index.html").read_text(encoding="utf-8")
+        assert f'id="bayesify.{name}.' in text
+        assert f'href="{name}/"' in menu
+
+
 def test_pages_of_the_menu_are_all_pages(site):
     """A page that no menu lists is found by nobody."""
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

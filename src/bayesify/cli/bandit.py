@@ -26,7 +26,7 @@ def bandit(
         str,
         typer.Argument(
             metavar="PROBLEM",
-            help="mushroom, wheel, linear, quadratic; or labelled data, whose classes are the acts: the right class "
+            help="mushroom, wheel, linear, quadratic; or labelled data, whose classes are the actions: the right class "
             "gives a reward of 1, any other 0.",
             autocompletion=complete_data,
         ),
@@ -44,16 +44,16 @@ def bandit(
     first_by_chance: Annotated[
         int | None,
         typer.Option(
-            help="Random acts at the start, the same for all agents. (default: 32 if a logistic agent plays, else 0)"
+            help="Random actions at the start, the same for all agents. (default: 32 if a logistic agent plays, else 0)"
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Let agents choose acts and see only the reward of what they chose; print what their choices cost.
+    """Let agents choose actions and see only the reward of the chosen one; print the regret of each agent.
 
-    Regret is the expected reward of the best act minus the reward that was received, summed over a game. The intervals
-    are of the difference to the first agent, game by game.
+    Regret is the expected reward of the best action minus the reward that was received, summed over a game. The
+    intervals are of the difference to the first agent, game by game.
     """
     from bayesify.workflows.bandit_games import DEFAULT_AGENTS, compare_agents
 
@@ -63,7 +63,7 @@ def bandit(
     if as_json:
         emit(plain(found))
         return
-    print(f"{problem}: {steps:,} decisions, {seeds} games, an act at random costs {found['random_step']:.3g} a step")
+    print(f"{problem}: {steps:,} decisions, {seeds} games, a random action costs {found['random_step']:.3g} a step")
     for name, one in found["agents"].items():
         print(f"{name:<24} {_said(one, named[0])}")
 

@@ -80,10 +80,10 @@ def test_the_page_answers_its_question_first():
         "ratio_quartiles": [1.0, 1.2],
         "ratio_to_compiled_plain": 1.148,
     }
-    answer = "On 2 CPU cores a compiled variational step takes 1.15 times as long as a plain one."
-    assert speed_page.page(found).split("\n\n")[2] == f"**{answer} 3 of 5 goals for speed and memory are reached.**"
+    answer = "Compared with a plain step, a compiled variational step takes 1.15 times as long on 2 CPU cores"
+    assert speed_page.page(found).split("\n\n")[2] == f"**{answer}. 3 of 5 goals for speed and memory are reached.**"
     found["cuda"]["parts"]["graphs/1200-normal"] = {"ratio": 1.086, "ratio_quartiles": [1.0, 1.1]}
-    assert f"**{answer} On one Card, with 1,200 units, it takes 1.09 times as long. " in speed_page.page(found)
+    assert f"**{answer} and 1.09 times as long on one Card (1,200 units). " in speed_page.page(found)
 
 
 def test_the_pictures_are_drawn_and_small(tmp_path):

@@ -95,5 +95,5 @@ def test_a_training_that_diverged_is_recorded_and_told(tmp_path, monkeypatch):
 def test_the_verdict_follows_the_numbers():
     areas = {"ensemble": {"entropy": {"mean": 0.991}, "knn": {"mean": 0.968}}}
     found = {"name": "ood", "answer": "long", "numbers": {"auroc": {"fashion-mnist": areas, "notmnist": areas}}}
-    assert "0.991 with an ensemble's entropy, 0.968 with the default check" in verdict(found)
+    assert "0.991 with an ensemble's entropy and 0.968 with the default check" in verdict(found)
     assert len(verdict(found).split()) <= LONGEST

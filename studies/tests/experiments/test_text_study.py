@@ -105,7 +105,7 @@ def test_the_page_compares_over_the_seeds_that_all_methods_have(tmp_path, monkey
     assert found.numbers["best"] == "ensemble"
     gaps = found.numbers["auroc_less_plain"]
     assert gaps["ensemble"]["mean"] == pytest.approx(0.02)
-    assert "without an intent: ensemble of five. Its AUROC is" in found.answer
+    assert "without an intent: ensemble of five, AUROC 0." in found.answer
     assert "1 of 7 methods is significantly better" in found.answer
     assert "ivon" not in gaps
     assert "Not computed, for lack of time: swag-2." in found.shortfalls

@@ -38,6 +38,12 @@ def test_a_verdict_is_short(name: str) -> None:
     assert len(verdict(results).split()) <= LONGEST
 
 
+# Several data sets with a sentence each.
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name not in {"cifar10", "unseen-class"}])
+def test_a_verdict_is_one_sentence_or_two(name: str) -> None:
+    assert len(re.findall(r"[.?!](?= |$)", verdict(_results(name)))) <= 2
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_gallery_has_a_picture_of_every_experiment(name: str) -> None:
     pictures = _results(name)["pictures"]
@@ -51,8 +57,10 @@ def test_words_follow_the_numbers() -> None:
 
     told = VERDICTS["kl-reweighting"]
     both = told({"gain": {"study": gain(0.003), "adam": gain(-0.004)}})
-    assert "re-weighting the KL raises the test error by 0.30 points. With Adam, it lowers" in both
-    assert "it raises the test error by 0.30" in told({"gain": {"study": gain(-0.003), "adam": gain(0.003)}})
+    assert "raises the test error by 0.30 points with the study's training, and lowers" in both
+    assert "raises the test error by 0.30 points with Adam" in told(
+        {"gain": {"study": gain(-0.003), "adam": gain(0.003)}}
+    )
     assert "does not change" in told({"gain": {"study": gain(0.0), "adam": gain(0.003)}})
 
 
@@ -64,7 +72,7 @@ def test_the_nearest_method_is_called_so_significantly_only_where_every_other_on
     clear = [row("SGHMC", 0.1, 0.1, 0.11), ensemble, vi]
     close = [row("SGHMC", 0.1, 0.1, 0.11), row("IVON", 0.09, 0.12, 0.12), ensemble, vi]
     told = VERDICTS["hmc-distance"]({"data": {"moons": {"rows": clear}, "gap": {"rows": close}}})
-    assert told.startswith("SGHMC is nearest to HMC on all 2 data sets, significantly so on 1. Ensembles are nearer")
+    assert told.startswith("SGHMC is nearest to HMC on all 2 data sets, significantly so on 1; ensembles are nearer")
 
 
 def test_the_verdict_on_uci_says_whether_all_splits_were_fitted() -> None:
@@ -135,16 +143,16 @@ def test_the_goal_of_nearness_to_hmc_is_reached_or_missed_by_so_much() -> None:
         scores = {kind: {"total_variation": far, "networks": count} for kind, (far, count) in rows.items()}
         return VERDICTS["hmc-cifar10"]({"scores": scores})
 
-    assert "Ensemble of 14 networks, total variation 0.143. Next: IVON 0.157." in told(0.143)
+    assert "Ensemble of 14 networks (total variation 0.143), then IVON 0.157." in told(0.143)
     assert "missed by 0.044" in told(0.143)
-    assert "IVON, total variation 0.157. Next: Ensemble 0.200" in told(0.2)
+    assert "IVON (total variation 0.157), then Ensemble 0.200" in told(0.2)
     assert told(0.09).endswith("is reached.")
 
 
 def test_chains_that_have_not_converged_are_named_with_the_answer() -> None:
     widths = {name: {"ratio": {"mean": 2.0}} for name in ("variational", "hmc", "ensemble", "mc-dropout")}
     told = VERDICTS["regression-bands"]
-    assert "not fully converged (R-hat 1.08)" in told({"methods": widths, "largest_r_hat": 1.08})
+    assert "not fully converged: R-hat 1.08" in told({"methods": widths, "largest_r_hat": 1.08})
     assert "converged" not in told({"methods": widths, "largest_r_hat": 1.009})
 
 
@@ -157,8 +165,8 @@ def test_a_hyperprior_is_compared_at_the_same_number_of_networks_where_that_was_
     assert told(unlike).startswith("Compared with a scale tuned on validation data, a hyperprior lowers")
     alike = unlike | {"as_many_tries": {"less": {"tuned": points(0.02)}}, "one_try": {"less": {"fixed": points(0.0)}}}
     assert told(alike).startswith(
-        "With KL warm-up and five networks each, a hyperprior raises the accuracy against a tuned scale (+2.00 points). With "
-        "one each, it makes no significant difference"
+        "Against a tuned scale, with KL warm-up, a hyperprior raises the accuracy with five networks each (+2.00 points) "
+        "and makes no significant difference with one each"
     )
 
 

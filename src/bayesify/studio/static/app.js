@@ -2,7 +2,7 @@
 import { h, problem, announce } from "./dom.js";
 import { currentPage, controlsHidden } from "./state.js";
 import { ApiError, GONE } from "./api.js";
-import { showTour } from "./tour.js";
+import { showTour, playTour } from "./tour.js";
 
 const PAGES = {
   draw: () => import("./pages/draw.js"),
@@ -33,10 +33,11 @@ async function show() {
     if (mine !== turn) return;
     const place = h("div", { class: "page", id: `page-${name}` });
     main.replaceChildren(place);
+    showTour();
     const left = await page.show(place);
     if (mine === turn) leave = left ?? null;
     else left?.();
-    if (mine === turn) showTour();
+    if (mine === turn) playTour();
   } catch (error) {
     if (mine !== turn) return;
     main.replaceChildren(problem(error), h("p", { class: "note" }, "Reload the page once the server is running again."));

@@ -133,7 +133,8 @@ export const sure = (value) => (value >= 1 || percent(value, 0) !== "100%" ? per
 export const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)}%`;
 // An uncertainty in percent of the largest possible one, for so many classes; nats stand behind it.
 export const ofLargest = (nats, classes) => { const share = nats / Math.log(classes); return share > 0 && share < 0.0095 ? "<1%" : percent(share, 0); };
-export const seconds = (value) => (value < 1 ? `${Math.max(0.01, value).toFixed(2)} s` : value < 10 ? `${value.toFixed(1)} s` : value < 100 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`);
+// A number and its unit stay on one line.
+export const seconds = (value) => (value < 1 ? `${Math.max(0.01, value).toFixed(2)}\u00a0s` : value < 10 ? `${value.toFixed(1)}\u00a0s` : value < 100 ? `${Math.round(value)}\u00a0s` : `${Math.round(value / 60)}\u00a0min`);
 // A network has one colour and one dash on every page, by its place among the loaded ones.
 export const lookOf = (models, name) => `run-${Math.max(0, models.findIndex((model) => model.name === name)) % 8}`;
 export const short = (value) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1000 ? value.toFixed(0) : Number(value.toPrecision(3)).toString());

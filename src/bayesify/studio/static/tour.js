@@ -18,8 +18,11 @@ const STEPS = [
 
 const given = () => Number(new URLSearchParams(location.search).get("tour"));
 let panel = null;
+// What the pointer or the focus asks for, which may not be on the page yet.
+let looking = null;
 
 function look(selector, on) {
+  looking = on ? selector : null;
   for (const element of document.querySelectorAll(selector)) element.classList.toggle("looked-at", on);
 }
 
@@ -30,13 +33,14 @@ function go(step) {
   dispatchEvent(new PopStateEvent("popstate"));
 }
 
+// The words of a step come at once; what it presses and shows comes when its page is ready, which may take seconds.
 export function showTour() {
   panel?.remove();
-  panel = null;
+  panel = looking = null;
   for (const element of document.querySelectorAll(".looked-at")) element.classList.remove("looked-at");
   const step = given();
   if (!(step >= 1 && step <= STEPS.length)) return;
-  const { title, words, press, scroll } = STEPS[step - 1];
+  const { title, words } = STEPS[step - 1];
   const linked = words.map((part) => {
     if (typeof part === "string") return part;
     const [text, selector] = part;
@@ -47,7 +51,12 @@ export function showTour() {
     h("div", { class: "row" }, button("Back", () => go(step - 1), { disabled: step === 1 }), step < STEPS.length ? button("Next", () => go(step + 1), { class: "main" }) : button("Finish", () => go(0), { class: "main" }),
       h("span", { class: "small" }, `${step} of ${STEPS.length}`), button("Close", () => go(0))));
   document.body.append(panel);
+  announce(`Tour, step ${step}: ${title}`);
+}
+
+export function playTour() {
+  const { press, scroll } = STEPS[given() - 1] ?? {};
   if (press) document.querySelector(press)?.click();
   if (scroll) document.querySelector(scroll)?.scrollIntoView({ block: "center" });
-  announce(`Tour, step ${step}: ${title}`);
+  if (looking) look(looking, true);
 }

@@ -73,13 +73,14 @@ def verdict(measured: Measured, verdicts: Sequence[Verdict]) -> str:
     said = []
     if "step/normal" in cpu:
         ratio, cores = cpu["step/normal"]["ratio_to_compiled_plain"], measured["cpu"]["machine"]["cores"]
-        said.append(f"On {cores} CPU cores a compiled variational step takes {ratio:.2f} times as long as a plain one.")
+        said.append(f"{ratio:.2f} times as long on {cores} CPU cores")
     if "graphs/1200-normal" in cuda:
         ratio, gpu = cuda["graphs/1200-normal"]["ratio"], measured["cuda"]["machine"]["gpu"]
-        said.append(f"On one {gpu}, with 1,200 units, it takes {ratio:.2f} times as long.")
+        said.append(f"{ratio:.2f} times as long on one {gpu} (1,200 units)")
     judged = [one.reached for one in verdicts if one.reached is not None]
     goals = f"{sum(judged)} of {len(judged)} goals for speed and memory are reached."
-    return f"**{' '.join([*said, goals])}**" if said else ""
+    answer = f"Compared with a plain step, a compiled variational step takes {' and '.join(said)}."
+    return f"**{answer} {goals}**" if said else ""
 
 
 def machine_words(name: str, machine: Mapping[str, Any]) -> str:

@@ -234,7 +234,7 @@ def _said(data: str, results: Mapping[str, Any]) -> str:
     best, alike = closest(results)
     told = f"On {data}, {best} is closest to HMC"
     told += (
-        f", not significantly different from {', '.join(alike)}"
+        f", but not significantly closer than {' or '.join(alike)}"
         if alike
         else ", significantly closer than every other method"
     )

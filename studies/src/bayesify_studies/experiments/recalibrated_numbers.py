@@ -119,8 +119,8 @@ def _answer(changes: Mapping[str, Any]) -> str:
     isotonic = _counts(changes["isotonic"], "nll")
     (lower, higher), (closer, _) = (_counts(own, what) for what in ("nll", "off"))
     return (
-        f"Scaling the variance lowers the NLL for {lower} of {len(own)} pairs of table and method and raises it for "
-        f"{higher}. Coverage comes closer to 90% for {closer}. Isotonic recalibration lowers the NLL for "
+        f"Scaling the variance lowers the NLL for {lower} of {len(own)} pairs of table and method, raises it for "
+        f"{higher}, and brings the coverage closer to 90% for {closer}. Isotonic recalibration lowers the NLL for "
         f"{isotonic[0]} and raises it for {isotonic[1]}."
     )
 

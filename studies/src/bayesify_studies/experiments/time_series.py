@@ -142,7 +142,7 @@ def _answer(coverage: Mapping[str, Any], within: Sequence[bool]) -> str:
         return f"{min(means):.0%} to {max(means):.0%}"
 
     return (
-        f"Yes, on average over time. Where the inputs change, adaptive intervals cover {span('adaptive')} (asked for: "
+        f"On average over time, yes: where the inputs change, adaptive intervals cover {span('adaptive')} (asked for: "
         f"90%), split conformal {span('split')}, the ensemble's own {span('own')}. The theorem's bound holds in "
         f"{sum(within)} of {len(within)} series."
     )

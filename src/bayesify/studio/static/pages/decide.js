@@ -129,7 +129,7 @@ export async function show(place) {
       tile("Refused", String(refused.length), `${refused.filter((row) => row.right).length} of them were right`),
       ...(table.unknown ? [tile("Unknown but accepted", String(unknownKept.length), `of ${unknown.length}, ${table.unknown.what}`, unknownKept.length > 0)] : []));
     const words = `At a threshold of ${format(state.threshold)}, ${percent(kept.length / rows.length)} of the test examples are answered${error === null ? "" : ` and ${percent(error)} of these answers are wrong`}.`;
-    summary.textContent = `${words} Measured on ${table.shown < table.total ? `${table.shown.toLocaleString("en")} of the ${table.total.toLocaleString("en")} examples` : "all examples"} of ${table.what}${table.shown < table.total ? ", evenly spread" : ""}, with ${table.draws} draws each.${unlike ? ` ${unlike} of them are unlike the training data and refused at any threshold.` : ""}`;
+    summary.textContent = `${words} Measured on ${table.shown < table.total ? `${table.shown.toLocaleString("en")} of the ${table.total.toLocaleString("en")} examples` : "all examples"} of ${table.what}${table.shown < table.total ? ", evenly spread" : ""}, with ${table.draws === 1 ? "a single network" : `${table.draws} draws each`}.${unlike ? ` ${unlike} of them are unlike the training data and refused at any threshold.` : ""}`;
     drawCurve(kept.length / rows.length, error);
     drawSpread(rows, unknown);
     const less = (a, b) => (state.by === "confidence" ? a.score - b.score : b.score - a.score);

@@ -40,7 +40,9 @@ export async function show(place) {
     // Runs whose losses differ by powers of ten are legible on a logarithmic axis only; above them is room for the names.
     const log = low > 0 && high > 30 * low;
     const room = 0.08 * (high - low) || 1;
-    const [min, max] = log ? [10 ** Math.floor(Math.log10(low)), high * (high / low) ** 0.3] : [low - room, high + room];
+    const floor = 10 ** Math.floor(Math.log10(low));
+    const taken = Math.min(0.5, 0.06 * shown.length);
+    const [min, max] = log ? [floor, high * (high / floor) ** (taken / (1 - taken))] : [low - room, high + room];
     const name = CURVES[state.curve] + (log ? ", log scale" : "");
     picture.update((width) => {
       const chart = axes({ width, height: 330, x: { min: 0, max: Math.max(...points.map(([epoch]) => epoch)), name: "epoch", whole: true }, y: { min, max, log, name }, label: `${CURVES[state.curve]} by epoch of ${shown.map(modelName).join(", ")}.` });

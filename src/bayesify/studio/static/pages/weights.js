@@ -8,6 +8,8 @@ import { exporting } from "../export.js";
 
 const FRACTIONS = [0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
 const KINDS = ["", "b", "c", "d", "faint"];
+// Below a thousandth the size of a ratio says nothing more.
+const ratio = (value) => (value < 0.001 ? "below 0.001" : short(value));
 
 export async function show(place) {
   const head = h("div", { class: "head" }, h("div", {}, h("h1", {}, "Weights"), h("p", { class: "lead" },
@@ -124,11 +126,11 @@ export async function show(place) {
         chart.add(s("path", { class: "ridge", d: `M${points.join("L")}` }));
         // Above the curve of the row, which ends below it.
         chart.words(-reach * 0.98, base + 0.72, name);
-        chart.words(reach * 0.98, base + 0.72, `${width < 440 ? "SNR" : "signal-to-noise"} ${short(Math.abs(mean) / std)}`, "direct", "end");
+        chart.words(reach * 0.98, base + 0.72, `${width < 440 ? "SNR" : "signal-to-noise"} ${ratio(Math.abs(mean) / std)}`, "direct", "end");
       });
       return chart.svg;
     };
-    singleFigure.update(draw, "Each row is the posterior of one weight, scaled to the same height. The strongest is narrow and far from zero. The weakest is wide and centred on zero.", () => about.single.map(({ name, mean, std }) => [name, mean.toFixed(4), std.toFixed(4), short(Math.abs(mean) / std)]));
+    singleFigure.update(draw, "Each row is the posterior of one weight, scaled to the same height. The strongest is narrow and far from zero. The weakest is wide and centred on zero.", () => about.single.map(({ name, mean, std }) => [name, mean.toFixed(4), std.toFixed(4), ratio(Math.abs(mean) / std)]));
   }
 
   function render() {

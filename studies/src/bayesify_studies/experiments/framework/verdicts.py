@@ -51,8 +51,8 @@ def _gaussian_logits(numbers: Numbers) -> str:
     plain = numbers["cells"]["mnist-mlp-adam-plain-30"]
     return (
         f"On clean digits the learned spread shrinks to {clean['spread']['mean']:.3f} and has no meaning. With 30% of "
-        f"the 1s and 7s relabelled, it finds these digits with AUROC {mixed['spread_auroc']['mean']:.3f}. A plain "
-        f"network's entropy reaches {plain['entropy_auroc']['mean']:.3f}."
+        f"the 1s and 7s relabelled, it finds these digits with AUROC {mixed['spread_auroc']['mean']:.3f} (a plain "
+        f"network's entropy: {plain['entropy_auroc']['mean']:.3f})."
     )
 
 
@@ -65,15 +65,15 @@ def _uncertainty_kinds(numbers: Numbers) -> str:
             clean[row["method"]][row["examples"]] = row["epistemic"]["mean"]
     ratios = [one / clean["hmc"][examples] for examples, one in clean["variational"].items()]
     return (
-        f"With four times the data, HMC's epistemic uncertainty {said['epistemic']} and its aleatoric "
-        f"{said['aleatoric']}. With mean-field VI both fall similarly, but epistemic uncertainty is "
-        f"{min(ratios):.1f} to {max(ratios):.1f} times as large.{_unsettled(numbers['largest_r_hat'])}"
+        f"With four times the data, HMC's epistemic uncertainty {said['epistemic']} and its aleatoric uncertainty "
+        f"{said['aleatoric']}{_unsettled(numbers['largest_r_hat'])}. With mean-field VI both fall similarly, but "
+        f"epistemic uncertainty is {min(ratios):.1f} to {max(ratios):.1f} times as large."
     )
 
 
 def _unsettled(r_hat: float) -> str:
     """A remark on chains that are no reference."""
-    return f" HMC has not fully converged (R-hat {r_hat:.2f})." if r_hat > AGREEING else ""
+    return f" (HMC not fully converged: R-hat {r_hat:.2f})" if r_hat > AGREEING else ""
 
 
 def _bayes_by_backprop(numbers: Numbers) -> str:
@@ -98,7 +98,7 @@ def _bayes_by_backprop(numbers: Numbers) -> str:
 def _kl_reweighting(numbers: Numbers) -> str:
     study, adam, gains = numbers["gain"]["study"], numbers["gain"]["adam"], list(numbers["gain"].values())
     return (
-        f"With the study's training, re-weighting the KL {_change(study)}. With Adam, it {_change(adam)}. "
+        f"Re-weighting the KL {_change(study)} with the study's training, and {_change(adam)} with Adam. "
         f"{_corrected(gains)}"
     )
 
@@ -109,15 +109,15 @@ def _priors(numbers: Numbers) -> str:
         return f"{signs.count(-1)} of {len(signs)}"
 
     return (
-        f"It depends on the training. With the study's training, {better('study')} scale mixtures beat N(0, 1). With "
-        f"Adam and a falling learning rate, {better('adam')} do."
+        f"It depends on the training: {better('study')} scale mixtures beat N(0, 1) with the study's training, and "
+        f"{better('adam')} with Adam and a falling learning rate."
     )
 
 
 def _normalisation(numbers: Numbers) -> str:
     less = numbers["less_others"]
     return (
-        "No scaling is best everywhere. Dividing by 126 instead of 255 changes the test error by "
+        "Dividing by 126 instead of 255 changes the test error by "
         f"{_points(less['study_255'])} with the study's training and by {_points(less['adam_255'])} with Adam. "
         f"{_corrected(list(less.values()))}"
     )
@@ -178,12 +178,12 @@ def _hmc_distance(numbers: Numbers) -> str:
         alone += all(settled(paired(far[best]["values"], one)) == -1 for one in others)
     names = " or ".join(dict.fromkeys(nearest))
     told = (
-        f"{names} is nearest to HMC on all {len(nearest)} data sets, significantly so on {alone}. Ensembles are nearer "
+        f"{names} is nearest to HMC on all {len(nearest)} data sets, significantly so on {alone}; ensembles are nearer "
         f"than mean-field VI on {ahead}."
     )
     poor = [data for data, of in numbers.get("elbo", {}).items() if settled(of[WARMED]["less_mean_field"]) == -1]
     if poor:
-        told += f" On {' and '.join(poor)}, mean-field VI's poor solution has a higher ELBO than that of KL warm-up."
+        told += f" On {' and '.join(poor)}, the ELBO prefers mean-field VI's poor solution to that of KL warm-up."
     return told
 
 
@@ -197,8 +197,8 @@ def _hyperpriors(numbers: Numbers) -> str:
         )
     alike, one = numbers["as_many_tries"]["less"]["tuned"], numbers["one_try"]["less"]["fixed"]
     return (
-        f"With KL warm-up and five networks each, a hyperprior {word[settled(alike)]} against a tuned scale "
-        f"({_points(alike)}). With one each, it {word[settled(one)]} ({_points(one)}). With full KL, one against five, "
+        f"Against a tuned scale, with KL warm-up, a hyperprior {word[settled(alike)]} with five networks each "
+        f"({_points(alike)}) and {word[settled(one)]} with one each ({_points(one)}). With full KL, one against five, "
         f"it {word[settled(plain)]} ({_points(plain)})."
     )
 
@@ -206,18 +206,18 @@ def _hyperpriors(numbers: Numbers) -> str:
 def _mnist_cnn(numbers: Numbers) -> str:
     trust = "it is overconfident" if settled(numbers["expected_less_error"]) == -1 else "the estimate is about right"
     return (
-        f"It reads {1 - numbers['error']['mean']:.2%} of the digits correctly. It expects "
-        f"{numbers['expected']['mean']:.2%} errors and makes {numbers['error']['mean']:.2%}, so {trust}. Where all "
-        f"draws agree, {numbers['wrong_at_zero']['mean']:.2%} of the answers are wrong."
+        f"It reads {1 - numbers['error']['mean']:.2%} of the digits correctly, and "
+        f"{1 - numbers['wrong_at_zero']['mean']:.2%} of those on which all draws agree. It expects "
+        f"{numbers['expected']['mean']:.2%} errors and makes {numbers['error']['mean']:.2%}, so {trust}."
     )
 
 
 def _regression_bands(numbers: Numbers) -> str:
     ratio = {name: one["ratio"]["mean"] for name, one in numbers["methods"].items()}
     return (
-        f"Variational bands are {ratio['variational']:.1f} times as wide away from the data as near it. HMC's are "
-        f"{ratio['hmc']:.0f} times as wide, an ensemble's {ratio['ensemble']:.0f} times, MC dropout's "
-        f"{ratio['mc-dropout']:.1f} times.{_unsettled(numbers['largest_r_hat'])}"
+        f"Variational bands are {ratio['variational']:.1f} times as wide away from the data as near it. An ensemble's "
+        f"are {ratio['ensemble']:.0f} times as wide, MC dropout's {ratio['mc-dropout']:.1f} times, HMC's "
+        f"{ratio['hmc']:.0f} times{_unsettled(numbers['largest_r_hat'])}."
     )
 
 
@@ -240,7 +240,7 @@ def _price(numbers: Numbers) -> str:
         return ""
     games = len(own["share"]["values"])
     said = "one game" if games == 1 else f"{games} games"
-    return f" Its exploration costs {own['share']['mean']:.0%} of its expected regret ({said})."
+    return f" Exploration causes {own['share']['mean']:.0%} of its expected regret (measured in {said})."
 
 
 def _bandits(numbers: Numbers) -> str:
@@ -253,7 +253,7 @@ def _bandits(numbers: Numbers) -> str:
     if again is None:
         return told
     new = [_mean(again[f"logistic {rule}"]) for rule in ("ucb", "thompson", "greedy")]
-    return f"{told} In new games, these three have {', '.join(new[:-1])} and {new[-1]}."
+    return f"{told} In new games, the three have {', '.join(new[:-1])} and {new[-1]}."
 
 
 def _guarantees(numbers: Numbers) -> str:
@@ -294,9 +294,9 @@ def _ood(numbers: Numbers) -> str:
         for kind in ("fashion-mnist", "notmnist")
     )
     return (
-        f"It depends on the unknown inputs. Fashion-MNIST: AUROC {fashion[0]} with an ensemble's entropy, {fashion[1]} "
-        f"with the default check (distances between pixels). notMNIST: {letters[0]} with the entropy, {letters[1]} "
-        "with the check."
+        f"It depends on the unknown inputs: for Fashion-MNIST, the AUROC is {fashion[0]} with an ensemble's entropy "
+        f"and {fashion[1]} with the default check (distances between pixels). For notMNIST, these are {letters[0]} and "
+        f"{letters[1]}."
     )
 
 
@@ -320,18 +320,22 @@ def _lora(numbers: Numbers) -> str:
         sign = settled(numbers["exact_less"][f"{other} {score}"]) * (1 if score == "accuracy" else -1)
         return {1: "better", -1: "worse", 0: "not significantly different"}[sign]
 
-    words = ", ".join(
-        f"{name} {said('plain', score)}" for score, name in (("nll", "NLL"), ("accuracy", "accuracy"), ("ece", "ECE"))
+    alike: dict[str, list[str]] = {}
+    for score, name in (("nll", "NLL"), ("accuracy", "accuracy"), ("ece", "ECE")):
+        alike.setdefault(said("plain", score), []).append(name)
+    words = "; its ".join(
+        f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} {word}" for word, names in alike.items()
     )
     return (
-        f"Bayesian LoRA compared with LoRA: {words}. Compared with an ensemble of LoRAs: NLL {said('ensemble', 'nll')}."
+        f"Compared with LoRA, Bayesian LoRA's {words}. Compared with an ensemble of LoRAs, its NLL is "
+        f"{said('ensemble', 'nll')}."
     )
 
 
 def _figures(numbers: Numbers) -> str:
     return (
         f"Softplus is a smooth ReLU, at most {numbers['softplus']['largest_distance']:.2f} above it. Forward KL fits a "
-        "wide Gaussian over both modes. Reverse KL, which variational inference uses, fits one of them."
+        "wide Gaussian over both modes; reverse KL, which variational inference uses, fits one of them."
     )
 
 
@@ -395,7 +399,7 @@ def _hmc_cifar10(numbers: Numbers) -> str:
     count = rows[first]["networks"]
     title = CARDS[first.removesuffix("-ensemble")].title + (f" of {count} networks" if count > 1 else "")
     return (
-        f"Nearest to HMC: {title}, total variation {far[first]:.3f}. Next: {said}. The goal, the "
+        f"Nearest to HMC: {title} (total variation {far[first]:.3f}), then {said}. The goal, the "
         f"paper's best ({goal}), is {reached}."
     )
 

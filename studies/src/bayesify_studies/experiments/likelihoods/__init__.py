@@ -142,7 +142,7 @@ def _answer(helps: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
         return f"{helps[family][way]['better']} of {helps[family][way]['tables']}"
 
     return (
-        "Tables on which each beats the plain likelihood: censored "
+        "Tables improved over the plain likelihood: censored "
         f"{on('censored', 'censored')}, mixture {on('numbers', 'mixture of 3')}, heteroscedastic "
         f"{on('numbers', 'heteroscedastic')}, quantiles {on('numbers', 'quantiles')}, negative binomial "
         f"{on('counts', 'negative binomial')}, multi-label {on('tags', 'multi-label')}, ordinal "

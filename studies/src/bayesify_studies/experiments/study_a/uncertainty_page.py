@@ -36,7 +36,7 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
     lines = []
     for method, name in METHODS.items():
         epistemic, aleatoric = slopes[method]["epistemic"], slopes[method]["aleatoric"]
-        words = {-1: "shrinks with more examples", 0: "does not change significantly", 1: "grows"}
+        words = {-1: "shrinks with more examples", 0: "does not change significantly", 1: "grows with more examples"}
         also = {-1: "it falls too", 0: "no significant change", 1: "it grows"}
         ends = [estimate(found[method, size, 0.0]["epistemic"]) for size in (few, many)]
         lines.append(
@@ -44,11 +44,9 @@ def on_sizes(found: Found, slopes: Mapping[str, Any], true: Mapping[float, list[
                 f"{name}: epistemic uncertainty on moons from {few} to {many} examples",
                 '"can be trained away" (study A, not shown)',
                 f"{written(ends[0], '.4f')} to {written(ends[1], '.4f')} nats",
-                f"With {name}, epistemic uncertainty {words[settled(epistemic)]}. The slope of its logarithm against "
-                f"the "
-                f"logarithm of the number of examples is {epistemic['mean']:+.2f} ({between(epistemic, '+.2f')}). The "
-                f"slope of aleatoric uncertainty is {aleatoric['mean']:+.2f} ({between(aleatoric, '+.2f')}): "
-                f"{also[settled(aleatoric)]}.",
+                f"With {name}, epistemic uncertainty {words[settled(epistemic)]}. With N examples it goes as N to the "
+                f"power {epistemic['mean']:.2f} ({between(epistemic, '.2f')}). The power of aleatoric uncertainty is "
+                f"{aleatoric['mean']:.2f} ({between(aleatoric, '.2f')}): {also[settled(aleatoric)]}.",
             )
         )
     for method, name in METHODS.items():
@@ -80,9 +78,9 @@ def on_swaps(found: Found, true: Mapping[float, list[float]], work: Work) -> lis
                 f"{name}: {most:.0%} of moons' labels swapped, {at} examples",
                 "not run",
                 f"aleatoric {up['aleatoric']['mean']:+.3f}, epistemic {up['epistemic']['mean']:+.3f} nats",
-                f"With {name}, aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels, by "
+                f"With {name}, aleatoric uncertainty {words[settled(up['aleatoric'])]} with swapped labels: "
                 f"{up['aleatoric']['mean']:+.3f} nats ({between(up['aleatoric'], '+.3f')}). The true change is "
-                f"{due['mean']:+.3f}. Epistemic uncertainty {words[settled(up['epistemic'])]}, by "
+                f"{due['mean']:+.3f}. Epistemic uncertainty {words[settled(up['epistemic'])]}: "
                 f"{up['epistemic']['mean']:+.3f} ({between(up['epistemic'], '+.3f')}).",
             )
         )

@@ -90,8 +90,7 @@ def _answer(values: Values, gaps: Mapping[str, dict[str, Any]], best: str) -> st
         return f"The plain network finds sentences without an intent best, by entropy: AUROC {plain}."
     better = sum(settled(gap) == 1 for gap in gaps.values())
     return (
-        f"The best method at finding sentences without an intent: {METHODS[best]}. "
-        f"Its AUROC is {most}; the plain network's is {plain}. "
+        f"Best at finding sentences without an intent: {METHODS[best]}, AUROC {most} (plain network: {plain}). "
         f"{better or 'None'} of {len(gaps)} methods {'are' if better > 1 else 'is'} significantly better than the "
         "plain network."
     )
