@@ -160,7 +160,7 @@ def _unseen_class(numbers: Numbers) -> str:
     gaps = numbers["variational_less_dropout"]
     kept = sum(sign != 0 for sign in settled_by_holm(list(gaps.values())))
     return (
-        f"Only slightly. {told} MNIST digits, each withheld in turn: {digits}. Variational and MC dropout differ "
+        f"Only slightly. {told} MNIST digits, in the same order: {digits}. Variational and MC dropout differ "
         f"significantly in {kept} of {len(gaps)} comparisons."
     )
 
