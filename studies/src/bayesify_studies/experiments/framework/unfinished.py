@@ -106,7 +106,8 @@ def _cifar10(results: Results) -> list[str]:
         return []
     full = results["numbers"]["full"]
     size = f"a ResNet-18 of width {full['width']} with {full['examples']:,} images and {full['epochs']} epochs"
-    return [f"the full preset, {size}, needs a GPU and was not run"]
+    late = _told("Networks that were planned and not trained, for lack of time: ", "networks that were not trained: ")
+    return [f"the full preset, {size}, needs a GPU and was not run", *late(results)]
 
 
 def _shift(results: Results) -> list[str]:
@@ -121,7 +122,7 @@ def _told(beginning: str, words: str = "") -> Callable[[Results], list[str]]:
     """A shortfall of the page itself, by its beginning, in whose place `words` stand."""
 
     def find(results: Results) -> list[str]:
-        own = [one for one in results["shortfalls"] if one.startswith(beginning)]
+        own = [one for one in results.get("shortfalls", ()) if one.startswith(beginning)]
         return [words + one.removeprefix(beginning).rstrip(".") for one in own]
 
     return find
