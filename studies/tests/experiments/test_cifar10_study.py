@@ -163,6 +163,8 @@ def test_the_page_compares_with_the_plain_network_and_says_which_goals_are_reach
     assert not goals["variational"]["as_good"]
     assert any("mc-dropout-0 failed: TrainingError" in line for line in found.shortfalls)
     assert "laplace" in found.numbers["scores"]
+    assert any(line.startswith("One network each") and "IVON" in line for line in found.shortfalls)
+    assert not any("plain network," in line for line in found.shortfalls if line.startswith("One network each"))
     assert found.numbers["scores"]["point"]["nll"]["mean"] == pytest.approx(0.205)
 
 

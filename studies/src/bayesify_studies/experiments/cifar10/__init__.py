@@ -267,6 +267,9 @@ def _shortfalls(work: Work, found: Results, goals: Mapping[str, Mapping[str, Any
             f"VI or IVON should be at most {100 * MARGIN:.1f} points below the plain network, with better NLL and ECE: "
             "missed."
         )
+    alone = [TITLES[method] for method, own in found.networks.items() if len(own) == 1 and method != "ensemble"]
+    if alone:
+        missed.append(f"One network each, so another seed may give another order: {', '.join(alone)}.")
     tried = sum(len(own) for own in found.tried.values())
     late = [name for name, why in found.failed.items() if why.startswith(LATE)]
     temperature = estimate([one["temperature"] for one in found.networks["point"]])["mean"]
