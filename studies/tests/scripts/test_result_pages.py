@@ -127,6 +127,9 @@ def test_the_goal_on_cifar10_is_reached_or_missed_by_so_much() -> None:
     assert missed.startswith("ResNet-18 of width 8, 20,000 images, 12 epochs. Test NLL: IVON 0.250, plain 0.300.")
     assert missed.endswith("The goal for VI or IVON, 0.200, is missed by 0.050.")
     assert VERDICTS["cifar10"](numbers(0.19)).endswith("is reached.")
+    longer = numbers(0.25)
+    longer["scores"] |= {"longer": {"nll": {"mean": 0.27}}}
+    assert "Test NLL: IVON 0.250, plain 0.300 (trained longer: 0.270). The goal" in VERDICTS["cifar10"](longer)
 
 
 def test_the_goal_of_nearness_to_hmc_is_reached_or_missed_by_so_much() -> None:
