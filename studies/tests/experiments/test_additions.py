@@ -13,7 +13,7 @@ from bayesify_studies.experiments.framework.additions import Added, Addition, ex
 from bayesify_studies.experiments.framework.code_state import digest
 from bayesify_studies.experiments.framework.evidence import loss_per_example
 from bayesify_studies.experiments.framework.experiment import Experiment
-from bayesify_studies.experiments.framework.findings import Findings, Table
+from bayesify_studies.experiments.framework.findings import Findings, Picture, Table
 from bayesify_studies.experiments.framework.page import _code
 from bayesify_studies.experiments.framework.work import SEVERAL, Work
 from bayesify_studies.experiments.study_b import long_steps
@@ -69,6 +69,19 @@ def test_an_addition_with_missing_parts_joins_only_where_it_may(tmp_path):
     assert join(_published(), work, SQUARES) is None
     partial = Addition("squares", SQUARES.parts, _tell, whole=False)
     assert join(_published(), work, partial)["numbers"]["squares"] == {"total": 109}
+
+
+def test_a_picture_of_an_addition_replaces_its_namesake_or_stands_first_where_it_says_more(tmp_path):
+    def joined(file, *, first):
+        one = Addition("more", lambda _: {}, lambda *_: Added({}, pictures=[Picture(file, "new")], first=first))
+        old = [{"file": "page-a.svg", "caption": "old"}, {"file": "page-b.svg", "caption": "old"}]
+        found = join(_published() | {"name": "page", "pictures": old}, Work(tmp_path, {}), one)
+        return [(picture["file"], picture["caption"]) for picture in found["pictures"]]
+
+    a, b, c = ((f"page-{name}.svg", caption) for name, caption in (("a", "old"), ("b", "old"), ("c", "new")))
+    assert joined("c.svg", first=True) == [c, a, b]
+    assert joined("c.svg", first=False) == [a, b, c]
+    assert joined("b.svg", first=True) == [a, ("page-b.svg", "new")]
 
 
 def test_an_addition_does_not_hide_that_the_code_of_the_rest_has_changed(tmp_path):

@@ -163,6 +163,8 @@ def test_the_page_compares_with_the_plain_network_and_says_which_goals_are_reach
     assert not goals["variational"]["as_good"]
     assert any("mc-dropout-0 failed: TrainingError" in line for line in found.shortfalls)
     assert "laplace" in found.numbers["scores"]
+    assert any(line.startswith("One network each") and "IVON" in line for line in found.shortfalls)
+    assert not any("plain network," in line for line in found.shortfalls if line.startswith("One network each"))
     assert found.numbers["scores"]["point"]["nll"]["mean"] == pytest.approx(0.205)
 
 
@@ -236,6 +238,8 @@ def test_the_preset_for_one_core_names_what_it_leaves_out(tmp_path: Path) -> Non
         "Not run in full: the full preset, a ResNet-18 of width 64 with 45,000 images and 20 epochs, needs a GPU and "
         "was not run."
     )
+    late = {"shortfalls": ["Networks that were planned and not trained, for lack of time: point-3, ivon-1."]}
+    assert unfinished(results | late).endswith("was not run; networks that were not trained: point-3, ivon-1.")
     assert not unfinished(results | {"preset": "full"})
     with pytest.raises(RunError, match="coin has no preset cpu: choose quick or full"):
         find("coin").settings("cpu")

@@ -8,7 +8,7 @@ import pytest
 from bayesify_studies.experiments import find
 from bayesify_studies.experiments.defaults import cells, goals
 from bayesify_studies.experiments.defaults.cells import Cell, Size
-from bayesify_studies.experiments.defaults.lines import FILE
+from bayesify_studies.experiments.defaults.lines import EARLIER, FILE
 from bayesify_studies.experiments.defaults.published import BEST, ROWS, UCI, best_row
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.verdicts import verdict
@@ -121,3 +121,41 @@ def test_a_page_from_another_folder_takes_its_own_cells_alone(tmp_path, monkeypa
     assert list(results["numbers"]["scores"]) == ["boston"]
     assert results["shortfalls"][0] == "Computed on two machines."
     assert any("of them with Auto" in one for one in results["shortfalls"])
+
+
+def test_scores_of_an_earlier_page_stay_where_they_have_more_splits(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "compute", lambda cell: pytest.fail("nothing is computed"))
+    there = tmp_path / "there"
+    there.mkdir()
+    lines = {
+        "default|boston|auto|0|default": fit(2.0) | {"date": "2026-11-19T00:00:00+00:00"},
+        **{f"default|boston|point|{split}|default": fit(3.0 + split) for split in (0, 1)},
+        "baseline|boston|ngboost|0|default": fit(2.7)
+        | {"status": "unaffordable", "reason": "ngboost is not installed"},
+        "baseline|boston|ngboost|1|default": fit(2.7),
+        "baseline|energy|ngboost|0|default": {"status": "unaffordable", "reason": "ngboost is not installed"},
+    }
+    (there / FILE).write_text("".join(json.dumps({"key": key} | line) + "\n" for key, line in lines.items()))
+
+    def of(mean, splits):
+        score = {"mean": mean, "standard_error": 0.1, "splits": splits}
+        return dict.fromkeys(("nll", "rmse", "crps"), score) | {"coverage": 0.8}
+
+    scores = {"boston": {"auto": of(2.2, 20), "point": of(9.0, 1)}}
+    earlier = {"numbers": {"scores": scores}, "commit": "abc and old", "seconds": 100.0, "machines": ["another"]}
+    (there / EARLIER).write_text(json.dumps(earlier))
+    results = page_of(there, tmp_path / "page")
+    assert results["numbers"]["auto"]["boston"] == {
+        "mean": 2.2, "standard_error": 0.1, "splits": 20, "standing": "ahead",
+    }  # fmt: skip
+    found = results["numbers"]["scores"]["boston"]
+    assert (found["auto"]["coverage"], found["point"]["coverage"]) == (0.8, 0.9)
+    # The two fits of the file are more than the one of the earlier page.
+    assert (found["point"]["nll"]["mean"], found["point"]["nll"]["splits"]) == (3.5, 2)
+    # All splits of Auto but those of the other five tables; the earlier page's seconds cover its commits' fits.
+    said = [one for one in results["shortfalls"] if one.startswith("For lack of time")]
+    assert said[0].endswith(f"{4 * 20 + 5} of them with Auto.")
+    assert "19 fits are in the means of this page, but not in the file of fits: 19 with Auto." in results["shortfalls"]
+    assert (results["commit"], results["seconds"]) == ("abc and old", 100.0)
+    without = next(table for table in results["tables"] if table["title"] == "Without a score")
+    assert without["rows"] == [["energy", "ngboost", "not run", "ngboost is not installed"]]

@@ -11,7 +11,7 @@ from bayesify.workflows.prepare import prepare_data
 from bayesify_studies.experiments import uncertainty_kinds
 from bayesify_studies.experiments.framework.experiment import Experiment, reproduce
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_a import uncertainty_page, uncertainty_parts
+from bayesify_studies.experiments.study_a import uncertainty_elbo, uncertainty_page, uncertainty_parts
 
 TINY = {
     "seeds": 2,
@@ -102,3 +102,25 @@ def test_swapped_digits_are_aleatoric_where_they_are_swapped(tmp_path):
         assert len(swapped[where]) == 2
     for odd, others in zip(swapped["aleatoric_ambiguous"], swapped["aleatoric_others"], strict=True):
         assert odd > others
+
+
+def test_the_elbo_stands_beside_that_of_a_constant_answer(tmp_path):
+    work = Work(tmp_path, {**TINY, "sizes": [60], "steps": 150}, progress=False)
+    parts = uncertainty_elbo.parts(work)
+    assert list(parts) == ["elbo-60-0", "elbo-60-1"]
+    compute, *given = parts["elbo-60-0"]
+    found = compute(*given)
+    ones = float(uncertainty_parts._moons(work, 0, 60).y_train.double().mean())
+    assert found["constant"] == pytest.approx(-ones * math.log(ones) - (1 - ones) * math.log(1 - ones))
+    trained = found["trained"]
+    assert trained["loss"] == pytest.approx(trained["nll"] + trained["kl"])
+
+    def told(constant):
+        # Two seeds whose networks have the losses 0.5 and 0.6.
+        pair = [found | {"trained": trained | {"loss": loss}, "constant": constant} for loss in (0.5, 0.6)]
+        return uncertainty_elbo.tell(work, dict(zip(parts, pair, strict=True)), {})
+
+    assert told(0.69).numbers["60"]["loss"]["mean"] == pytest.approx(0.55)
+    # The 95% interval of a mean of two is 0.64 to either side.
+    assert "With 60 examples it is not significantly better" in told(1.1).tables[0].note
+    assert "At every number of examples the network's ELBO is better" in told(1.3).tables[0].note

@@ -135,6 +135,9 @@ def test_the_goal_on_cifar10_is_reached_or_missed_by_so_much() -> None:
     assert missed.startswith("ResNet-18 of width 8, 20,000 images, 12 epochs. Test NLL: IVON 0.250, plain 0.300.")
     assert missed.endswith("The goal for VI or IVON, 0.200, is missed by 0.050.")
     assert VERDICTS["cifar10"](numbers(0.19)).endswith("is reached.")
+    longer = numbers(0.25)
+    longer["scores"] |= {"longer": {"nll": {"mean": 0.27}}}
+    assert "Test NLL: IVON 0.250, plain 0.300 (trained longer: 0.270). The goal" in VERDICTS["cifar10"](longer)
 
 
 def test_the_goal_of_nearness_to_hmc_is_reached_or_missed_by_so_much() -> None:
@@ -183,10 +186,15 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     assert "of CIFAR-10 only horses were withheld" in unfinished(page)
     assert "MC dropout" not in unfinished(page)
     assert "horses" not in unfinished(page | {"numbers": {"every_class": {"classes": ["bird"]}}})
-    smaller = {"classes": ["bird"], "examples": 9000, "epochs": 20}
+    smaller = {"classes": [str(number) for number in range(10)], "examples": 9000, "epochs": 20}
     assert "every class in turn with 9,000 images and 20 epochs" in unfinished(
         page | {"numbers": {"every_class": smaller}}
     )
+    assert "all images; 1 of 10 classes in turn with" in unfinished(
+        page | {"numbers": {"every_class": smaller | {"classes": ["bird"]}}}
+    )
+    assert unfinished({"name": "mnist-cnn", "numbers": {"whole_kl": {}}}) == ""
+    assert "full KL there are only the validation scores" in unfinished({"name": "mnist-cnn", "numbers": {}})
     # Every page with a posterior says so where its ELBO is not beside that of a network that knows nothing.
     for name in ("regression-bands", "hyperpriors", "text"):
         assert unfinished({"name": name, "numbers": {}}) == f"Not run in full: {without}."

@@ -14,6 +14,7 @@ from bayesify.evaluation.seed_statistics import estimate
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_a import uncertainty_elbo
 from bayesify_studies.experiments.study_a import uncertainty_page as page
 from bayesify_studies.experiments.study_a import uncertainty_pictures as pictures
 from bayesify_studies.experiments.study_a.uncertainty_page import METHODS
@@ -117,4 +118,5 @@ EXPERIMENT = Experiment(
         "digit_steps": 6000,
         "digit_draws": 100,
     },
+    additions=(uncertainty_elbo.ADDITION,),
 )

@@ -20,7 +20,7 @@ from typing import Any
 from bayesify import files
 from bayesify_studies.experiments.defaults import pictures, verdicts
 from bayesify_studies.experiments.defaults.cells import Size
-from bayesify_studies.experiments.defaults.lines import FILE, NOTES, notes_in, read
+from bayesify_studies.experiments.defaults.lines import EARLIER, FILE, NOTES, earlier_in, notes_in, read
 from bayesify_studies.experiments.defaults.page import findings
 from bayesify_studies.experiments.framework.experiment import Experiment, claim, reproduce
 from bayesify_studies.experiments.framework.findings import Findings, Picture
@@ -48,17 +48,24 @@ def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bo
 
 
 def cost(folder: Path) -> dict[str, Any]:
-    """Seconds of all cells of a folder, the machines and commits that they were computed with, and the last day."""
-    lines = read(folder / FILE).values()
-    machines, commits = (sorted({line[name] for line in lines if line.get(name)}) for name in ("machine", "commit"))
+    """Seconds of all cells of a folder, the machines and commits that they were computed with, and the last day.
+
+    An earlier page beside them has its own; its commits' cells are in its seconds.
+    """
+    lines, earlier = read(folder / FILE).values(), earlier_in(folder)
+    machines, commits = ({line[name] for line in lines if line.get(name)} for name in ("machine", "commit"))
+    before = set(earlier["commit"].split(" and ")) if earlier else set()
+    machines |= {name for told in earlier.get("machines", []) for name in told.split(" and ")}
     found: dict[str, Any] = {
         "cells": len(lines),
-        "seconds": sum(line.get("seconds") or 0.0 for line in lines),
-        "machine": " and ".join(machines) or "none",
+        "seconds": earlier.get("seconds", 0.0)
+        + sum(line.get("seconds") or 0.0 for line in lines if line.get("commit") not in before),
+        "machine": " and ".join(sorted(machines)) or "none",
     }
     days = [line["date"][:10] for line in lines if line.get("date")]
+    commits |= before
     # Cells say themselves by which code they were computed; it need not be this code.
-    return found | ({"commit": " and ".join(commits), "date": max(days)} if commits and days else {})
+    return found | ({"commit": " and ".join(sorted(commits)), "date": max(days)} if commits and days else {})
 
 
 def size_of(settings: dict[str, Any]) -> Size:
@@ -92,7 +99,7 @@ def from_cells(experiment: Experiment, cells: Path, out: Path) -> dict[str, Any]
     if not (cells / FILE).is_file():
         raise ValueError(f"{cells} holds no {FILE}: compute cells first")
     claim(out, experiment, "full")
-    for name in (FILE, NOTES):
+    for name in (FILE, NOTES, EARLIER):
         if (cells / name).is_file():
             shutil.copyfile(cells / name, out / name)
     (out / "parts").mkdir()

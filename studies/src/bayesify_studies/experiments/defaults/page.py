@@ -292,9 +292,10 @@ def _of_hmc(far: list[goals.FromHMC]) -> Table:
             str(one.flagged),
             str(one.noted),
             str(one.unflagged),
-            f"{one.worst_accuracy:.3f}",
-            f"{one.total_variation:.3f}",
-            f"{one.worst_variation:.3f}",
+            *(
+                "–" if math.isnan(value) else f"{value:.3f}"
+                for value in (one.worst_accuracy, one.total_variation, one.worst_variation)
+            ),
         ]
         for one in far
     ]
@@ -356,7 +357,10 @@ def _not_counted(lines: Lines) -> Table:
         if of_classes and cell.method not in OF_CLASSES:
             continue
         if line["status"] in {REFUSED, UNAFFORDABLE, "broken"} and cell.part in {"default", "baseline"}:
-            rows.append([cell.problem, cell.method, line["status"], line["reason"]])
+            if verdicts.defaults_of(lines, cell.problem, cell.method, cell.part):
+                continue  # another seed has its score
+            said = "not run" if line["reason"].endswith("not installed") else line["status"]
+            rows.append([cell.problem, cell.method, said, line["reason"]])
     seen = {(row[0], row[1]): row for row in rows}
     return Table(
         "Not counted",

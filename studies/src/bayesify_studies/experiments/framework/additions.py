@@ -21,13 +21,18 @@ Parts = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Added:
-    """What an addition found; `numbers` stand under its name. A picture replaces one whose file has the same name."""
+    """What an addition found; `numbers` stand under its name. A picture replaces one whose file has the same name.
+
+    Other pictures come after the page's, or before them where they say more than the page's `first`: the gallery shows
+    the first one.
+    """
 
     numbers: Mapping[str, Any]
     lines: Sequence[Line] = ()
     tables: Sequence[Table] = ()
     shortfalls: Sequence[str] = ()
     pictures: Sequence[Picture] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def extend(findings: Findings, work: Work, additions: Sequence[Addition]) -> Non
         findings.lines += found.lines
         findings.tables += found.tables
         findings.shortfalls += found.shortfalls
-        findings.pictures = _replaced(findings.pictures, found.pictures, lambda one: one.file)
+        findings.pictures = _replaced(findings.pictures, found.pictures, lambda one: one.file, first=found.first)
         findings.numbers = {**findings.numbers, one.name: dict(found.numbers)}
 
 
@@ -84,14 +89,15 @@ def join(results: dict[str, Any], work: Work, addition: Addition) -> dict[str, A
     }
     if found.pictures:
         own = [asdict(one) | {"file": f"{results['name']}-{one.file}"} for one in found.pictures]
-        kept["pictures"] = _replaced(results["pictures"], own, lambda one: one["file"])
+        kept["pictures"] = _replaced(results["pictures"], own, lambda one: one["file"], first=found.first)
     kept["numbers"] = {**results["numbers"], addition.name: dict(found.numbers)}
     kept["settings"] = {**work.settings, **results["settings"]}
     kept["added"] = list(before.values())
     return kept
 
 
-def _replaced(pictures: Sequence[One], newer: Sequence[One], file: Callable[[One], str]) -> list[One]:
-    """Pictures in their order, those with a newer one of the same file replaced; other new ones at the end."""
+def _replaced(pictures: Sequence[One], newer: Sequence[One], file: Callable[[One], str], *, first: bool) -> list[One]:
+    """Pictures in their order, those with a newer one of the same file replaced; other new ones first or at the end."""
     fresh = {file(one): one for one in newer}
-    return [fresh.pop(file(one), one) for one in pictures] + list(fresh.values())
+    kept = [fresh.pop(file(one), one) for one in pictures]
+    return [*fresh.values(), *kept] if first else [*kept, *fresh.values()]

@@ -14,6 +14,8 @@ Results = Mapping[str, Any]
 STUDY_D = 600
 # The least epochs of study B's plain networks and dropout on MNIST.
 STUDY_B = 50
+# Classes of CIFAR-10.
+_CLASSES = 10
 # Methods that a page on CIFAR-10 should have.
 _METHODS = 7
 
@@ -39,7 +41,9 @@ def _elbo(results: Results, key: str = "elbo") -> list[str]:
 
 
 def _mnist_cnn(results: Results) -> list[str]:
-    return _elbo(results, "whole_kl")
+    if "whole_kl" in results["numbers"]:
+        return []
+    return ["with the full KL there are only the validation scores below", *_elbo(results)]
 
 
 def _pruning(results: Results) -> list[str]:
@@ -77,10 +81,14 @@ def _unseen_class(results: Results) -> list[str]:
         found.append("of CIFAR-10 only horses were withheld, and not every class in turn")
     elif every.get("examples"):
         found.append(
-            f"only horses were withheld with all images; every class in turn with {every['examples']:,} images and "
-            f"{every['epochs']} epochs"
+            f"only horses were withheld with all images; {_classes(len(withheld))} in turn with {every['examples']:,} "
+            f"images and {every['epochs']} epochs"
         )
     return found + _elbo(results)
+
+
+def _classes(count: int) -> str:
+    return "every class" if count == _CLASSES else f"{count} of {_CLASSES} classes"
 
 
 def _paper_grid(results: Results) -> list[str]:
@@ -106,7 +114,8 @@ def _cifar10(results: Results) -> list[str]:
         return []
     full = results["numbers"]["full"]
     size = f"a ResNet-18 of width {full['width']} with {full['examples']:,} images and {full['epochs']} epochs"
-    return [f"the full preset, {size}, needs a GPU and was not run"]
+    late = _told("Networks that were planned and not trained, for lack of time: ", "networks that were not trained: ")
+    return [f"the full preset, {size}, needs a GPU and was not run", *late(results)]
 
 
 def _shift(results: Results) -> list[str]:
@@ -121,7 +130,7 @@ def _told(beginning: str, words: str = "") -> Callable[[Results], list[str]]:
     """A shortfall of the page itself, by its beginning, in whose place `words` stand."""
 
     def find(results: Results) -> list[str]:
-        own = [one for one in results["shortfalls"] if one.startswith(beginning)]
+        own = [one for one in results.get("shortfalls", ()) if one.startswith(beginning)]
         return [words + one.removeprefix(beginning).rstrip(".") for one in own]
 
     return find

@@ -84,9 +84,13 @@ def picture(curves: Curves) -> Any:
     for place, name in enumerate(("accuracy", "nll", "ece")):
         axes = figure.add_subplot(1, 3, place + 1)
         for method in curves:
-            look = style.METHOD_LOOKS[LOOKS[method]]
+            look, own = style.METHOD_LOOKS[LOOKS[method]], method in style.METHOD_LOOKS
             shown = [mean(curves, method, s, name) for s in strengths]
-            axes.plot(strengths, shown, f"{look.marker}-", color=look.color, markersize=4, label=TITLES[method])
+            # What has another's colour is dashed, with hollow marks.
+            form, filling = (f"{look.marker}-", look.color) if own else (f"{look.marker}--", "none")
+            axes.plot(
+                strengths, shown, form, color=look.color, markerfacecolor=filling, markersize=4, label=TITLES[method]
+            )
             if name != "accuracy":
                 scaled = [mean(curves, method, s, f"scaled_{name}") for s in strengths]
                 axes.plot(strengths, scaled, ":", color=look.color, linewidth=1)

@@ -59,6 +59,7 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
             )
         ],
         shortfalls=[f"Networks of the narrow ResNet that are missing: {', '.join(missing)}."] if missing else [],
+        first=True,
     )
 
 

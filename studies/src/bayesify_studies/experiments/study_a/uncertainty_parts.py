@@ -9,11 +9,11 @@ import torch
 
 from bayesify import noise as noises
 from bayesify.data import DataSet, label_noise, load
-from bayesify.methods import HMC, Variational
+from bayesify.methods import HMC, Method, Variational
 from bayesify.workflows.build import make_method, with_defaults
 from bayesify.workflows.compare.hmc_reference import sample_until_converged
 from bayesify.workflows.compare.hmc_settings import CANDIDATES, SETUPS, recipe_for
-from bayesify.workflows.prepare import prepare_data
+from bayesify.workflows.prepare import PreparedData, prepare_data
 from bayesify.workflows.recipe import Recipe
 from bayesify_studies.experiments.framework import planar
 from bayesify_studies.experiments.framework.work import Work
@@ -31,6 +31,21 @@ def name_of(method: str, size: int, swap: float, seed: int) -> str:
 
 def on_moons(work: Work, method: str, size: int, swap: float, seed: int) -> dict[str, float]:
     """Both uncertainties of a method fitted to the first `size` examples of a seed, some labels swapped."""
+    run = name_of(method, size, swap, seed)
+    fitted, prepared = fitted_to_moons(work, method, size, swap, seed, run)
+    found: dict[str, float] = {}
+    if isinstance(fitted, HMC):
+        home = work.folder / "runs" / run
+        sample_until_converged(fitted, prepared, home, work["hmc"]["samples"], progress=work.progress)
+        found["r_hat"] = fitted.diagnose().r_hat
+    answer = fitted.predict(prepared.test[0], draws=fitted.held or work["draws"])
+    return {kind: float(getattr(answer, kind).double().mean()) for kind in KINDS} | found
+
+
+def fitted_to_moons(
+    work: Work, method: str, size: int, swap: float, seed: int, run: str
+) -> tuple[Method, PreparedData]:
+    """A method fitted to the first `size` examples of a seed, and these data; `run` is its folder."""
     candidate = next(one for one in CANDIDATES if one.slug == method)
     given = {"data": "moons", "seed": seed} | (work["hmc"] if method == "hmc" else {})
     recipe = recipe_for(candidate, given)
@@ -41,15 +56,7 @@ def on_moons(work: Work, method: str, size: int, swap: float, seed: int) -> dict
     recipe = with_defaults(recipe, prepared)
     if method != "hmc":
         recipe = replace(recipe, epochs=-(-work["steps"] // -(-size // recipe.batch_size)))
-    run = name_of(method, size, swap, seed)
-    fitted = work.trained(run, recipe, prepared)
-    found: dict[str, float] = {}
-    if isinstance(fitted, HMC):
-        home = work.folder / "runs" / run
-        sample_until_converged(fitted, prepared, home, recipe.options.get("samples", 500), progress=work.progress)
-        found["r_hat"] = fitted.diagnose().r_hat
-    answer = fitted.predict(prepared.test[0], draws=fitted.held or work["draws"])
-    return {kind: float(getattr(answer, kind).double().mean()) for kind in KINDS} | found
+    return work.trained(run, recipe, prepared), prepared
 
 
 def truth(work: Work, swap: float) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any
 
 from bayesify_studies.experiments.defaults import cost, from_cells
 from bayesify_studies.experiments.defaults.cells import METHODS, Size
-from bayesify_studies.experiments.defaults.lines import FILE, notes_in, read
+from bayesify_studies.experiments.defaults.lines import FILE, earlier_in, notes_in, read
 from bayesify_studies.experiments.defaults.published import UCI
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.work import Work
 from bayesify_studies.experiments.uci.page import findings
 from bayesify_studies.experiments.uci.picture import draw
+from bayesify_studies.experiments.uci.scores import Scores
 from bayesify_studies.experiments.uci.splits import belongs, missing
 
 
@@ -26,8 +27,9 @@ def answer(work: Work) -> Findings:
     size = Size(tuple(work["tables"]), tuple(work["methods"]), seeds=work["splits"], parts=("default", "baseline"))
     work.once("cells", computed, work.folder, size, work.jobs, work["minutes"], work.progress)
     lines = {key: line for key, line in read(work.folder / FILE).items() if belongs(key, size)}
-    picture = work.figure("nll", draw(lines, size)) if lines else None
-    return findings(lines, size, notes_in(work.folder), picture)
+    earlier = earlier_in(work.folder).get("numbers", {}).get("scores", {})
+    picture = work.figure("nll", draw(Scores(lines, earlier), size)) if lines else None
+    return findings(lines, size, notes_in(work.folder), picture, earlier)
 
 
 def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bool) -> dict[str, Any]:
@@ -40,6 +42,9 @@ def computed(folder: Path, size: Size, jobs: int, minutes: float | None, say: bo
 
 def page_of(cells: Path, out: Path) -> dict[str, Any]:
     """Write the page from fits that were computed elsewhere, those of `defaults` among them.
+
+    A file `earlier.json` beside the fits has the results of an earlier page, whose scores stay where they have more
+    splits.
 
     Args:
         cells: the folder of their file.

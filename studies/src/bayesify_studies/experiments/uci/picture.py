@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bayesify.methods.cards import CARDS
-from bayesify_studies.experiments.defaults.cells import Lines, Size
+from bayesify_studies.experiments.defaults.cells import Size
 from bayesify_studies.experiments.defaults.problems import PROBLEMS
 from bayesify_studies.experiments.defaults.published import BEST, ROWS
-from bayesify_studies.experiments.uci.scores import Score, score_of
+from bayesify_studies.experiments.uci.scores import Score, Scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _WIDEST = 2.5
 
 
-def draw(lines: Lines, size: Size) -> Figure:
+def draw(scores: Scores, size: Size) -> Figure:
     """One plot for each table, a row for each of our methods and for each published row.
 
     Args:
-        lines: the fits by key.
+        scores: of every method on every table.
         size: the tables and methods.
 
     Returns:
@@ -31,14 +31,14 @@ def draw(lines: Lines, size: Size) -> Figure:
     """
     from bayesify.plots import style
 
-    methods = [name for name in ("auto", *(one for one in size.methods if one != "auto")) if _fitted(lines, size, name)]
+    named = ("auto", *(one for one in size.methods if one != "auto"))
+    methods = [name for name in named if _fitted(scores, size, name)]
     columns = min(3, len(size.problems))
     down = -(-len(size.problems) // columns)
     figure = style.new_figure(4.1 * columns, 3.4 * down)
     places = figure.subplots(down, columns, squeeze=False).flat
     for axes, table in zip(places, size.problems, strict=False):
-        scores = {name: score_of(lines, table, name, "nll") for name in methods}
-        _plot(axes, table, scores)
+        _plot(axes, table, {name: scores.of(table, name, "nll") for name in methods})
         style.dress(axes, title=f"{table}: {_rows(table)}", x="test NLL (nats)", y="", grid="x")
     return figure
 
@@ -78,5 +78,5 @@ def _plot(axes: Axes, table: str, scores: dict[str, Score | None]) -> None:
     axes.set_xlim(low - 2 * margin, high + 2 * margin)
 
 
-def _fitted(lines: Lines, size: Size, method: str) -> bool:
-    return any(score_of(lines, table, method, "nll") is not None for table in size.problems)
+def _fitted(scores: Scores, size: Size, method: str) -> bool:
+    return any(scores.of(table, method, "nll") is not None for table in size.problems)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
+from typing import Any
 
 from bayesify_studies.experiments.defaults.cells import Lines
 from bayesify_studies.experiments.defaults.published import BEST, best_row
@@ -53,6 +54,44 @@ def coverage_of(lines: Lines, table: str, method: str, part: str = "default") ->
         return None
     inside: float = sum(fit["coverage"] * fit["tested"] for fit in fits)
     return inside / float(sum(fit["tested"] for fit in fits))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores over the fits of a file, or those of an earlier page where they have more splits than the file.
+
+    Args:
+        lines: the fits by key.
+        earlier: the scores of the earlier page, by table and method, as its JSON has them.
+
+    """
+
+    lines: Lines
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, table: str, method: str, name: str, part: str = "default") -> Score | None:
+        """A score of a method on a table."""
+        own, there = score_of(self.lines, table, method, name, part), self._earlier(table, method, name)
+        return there if there is not None and (own is None or there.splits > own.splits) else own
+
+    def coverage(self, table: str, method: str, part: str = "default") -> float | None:
+        """The share of all test rows that lie in 90% intervals."""
+        if self.more(table, method, part) > 0 and "coverage" in self.earlier[table][method]:
+            return float(self.earlier[table][method]["coverage"])
+        return coverage_of(self.lines, table, method, part)
+
+    def more(self, table: str, method: str, part: str = "default") -> int:
+        """How many splits the earlier page had more than the file."""
+        there = self._earlier(table, method, "rmse")
+        fits = defaults_of(self.lines, table, method, part)
+        return max(0, there.splits - len(fits)) if there is not None else 0
+
+    def _earlier(self, table: str, method: str, name: str) -> Score | None:
+        found = self.earlier.get(table, {}).get(method, {}).get(name)
+        if found is None:
+            return None
+        mean = math.inf if found["mean"] is None else float(found["mean"])
+        return Score(mean, found["standard_error"], int(found["splits"]))
 
 
 def standing(score: Score, table: str) -> str:
