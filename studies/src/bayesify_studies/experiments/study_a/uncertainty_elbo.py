@@ -42,10 +42,12 @@ def trained(work: Work, size: int, seed: int) -> dict[str, Any]:
 
 
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
-    """The loss by the number of examples, and whether it is below that of a constant."""
+    """The loss by the number of examples, and whether it is below that of a constant; sizes with every seed alone."""
     rows, kept, above = [], {}, []
     for size in work["sizes"]:
         own = [part for part in found.values() if part["size"] == size]
+        if len(own) < len(work.seeds):
+            continue
         loss, constant = losses([part["trained"] for part in own]), [part["constant"] for part in own]
         less = paired([part["trained"]["loss"] for part in own], constant)
         kept[str(size)] = {**loss, "constant": constant, "less_constant": less}
@@ -53,10 +55,12 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
         told = [written(loss[key], ".3f") for key in ("loss", "nll", "kl")]
         rows.append([f"{size:,}", *told, f"{sum(constant) / len(constant):.3f}", between(less, "+.3f")])
     said = (
-        "At every number of examples the network's ELBO is better than that of a constant answer."
+        "At each of these numbers of examples the network's ELBO is better than that of a constant answer."
         if not above
         else f"With {', '.join(above)} examples it is not significantly better than a constant answer."
     )
+    if not kept:
+        return Added({})
     return Added(
         kept,
         tables=[
@@ -71,4 +75,4 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
     )
 
 
-ADDITION = Addition(NAME, parts, tell)
+ADDITION = Addition(NAME, parts, tell, whole=False)
