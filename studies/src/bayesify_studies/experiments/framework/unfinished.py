@@ -45,8 +45,8 @@ def _uncertainty_kinds(results: Results) -> list[str]:
     if not found:
         return _elbo({"numbers": {}})
     missing = [f"{size:,}" for size in results["settings"]["sizes"] if str(size) not in found]
-    told = [f"the ELBO on moons with {', '.join(missing)} examples was not computed"] if missing else []
-    return [*told, "nor that on digits" if told else "the ELBO on digits was not recorded"]
+    moons = f"on moons with {', '.join(missing)} examples and " if missing else ""
+    return [f"the ELBO was not computed {moons}on digits"]
 
 
 def _mnist_cnn(results: Results) -> list[str]:
