@@ -122,5 +122,8 @@ def test_the_elbo_stands_beside_that_of_a_constant_answer(tmp_path):
 
     assert told(0.69).numbers["60"]["loss"]["mean"] == pytest.approx(0.55)
     # The 95% interval of a mean of two is 0.64 to either side.
-    assert "With 60 examples it is not significantly better" in told(1.1).tables[0].note
-    assert "At every number of examples the network's ELBO is better" in told(1.3).tables[0].note
+    assert "ELBO is not significantly different with 60 examples." in told(1.1).tables[0].note
+    assert "ELBO is better with 60 examples." in told(1.3).tables[0].note
+    assert "ELBO is worse with 60 examples." in told(-0.2).tables[0].note
+    # One of two seeds is no mean.
+    assert not uncertainty_elbo.tell(work, {"elbo-60-0": found}, {}).tables

@@ -195,6 +195,9 @@ def test_a_page_says_what_was_not_run_in_full_until_it_was() -> None:
     )
     assert unfinished({"name": "mnist-cnn", "numbers": {"whole_kl": {}}}) == ""
     assert "full KL there are only the validation scores" in unfinished({"name": "mnist-cnn", "numbers": {}})
+    moons = {"name": "uncertainty-kinds", "settings": {"sizes": [50, 1600]}, "numbers": {"elbo": {"50": {}}}}
+    assert "the ELBO was not computed on moons with 1,600 examples and on digits" in unfinished(moons)
+    assert "1,600" not in unfinished(moons | {"numbers": {"elbo": {"50": {}, "1600": {}}}})
     # Every page with a posterior says so where its ELBO is not beside that of a network that knows nothing.
     for name in ("regression-bands", "hyperpriors", "text"):
         assert unfinished({"name": name, "numbers": {}}) == f"Not run in full: {without}."

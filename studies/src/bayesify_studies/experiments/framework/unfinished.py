@@ -40,6 +40,15 @@ def _elbo(results: Results, key: str = "elbo") -> list[str]:
     return [] if key in results["numbers"] else ["the ELBO of the page's networks was not recorded"]
 
 
+def _uncertainty_kinds(results: Results) -> list[str]:
+    found = results["numbers"].get("elbo")
+    if not found:
+        return _elbo({"numbers": {}})
+    missing = [f"{size:,}" for size in results["settings"]["sizes"] if str(size) not in found]
+    moons = f"on moons with {', '.join(missing)} examples and " if missing else ""
+    return [f"the ELBO was not computed {moons}on digits"]
+
+
 def _mnist_cnn(results: Results) -> list[str]:
     if "whole_kl" in results["numbers"]:
         return []
@@ -146,7 +155,8 @@ FINDERS: dict[str, Callable[[Results], list[str]]] = {
     "fashion-table": _study_b,
     "unseen-class": _unseen_class,
     "paper-grid": lambda results: _paper_grid(results) + _elbo(results, "winner_again"),
-    **dict.fromkeys(("uncertainty-kinds", "hyperpriors", "regression-bands", "transfer", "learning-on", "text"), _elbo),
+    "uncertainty-kinds": _uncertainty_kinds,
+    **dict.fromkeys(("hyperpriors", "regression-bands", "transfer", "learning-on", "text"), _elbo),
     "mushroom": _mushroom,
     "cifar10": _cifar10,
     "shift": _shift,

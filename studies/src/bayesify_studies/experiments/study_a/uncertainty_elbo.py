@@ -42,20 +42,25 @@ def trained(work: Work, size: int, seed: int) -> dict[str, Any]:
 
 
 def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
-    """The loss by the number of examples, and whether it is below that of a constant."""
-    rows, kept, above = [], {}, []
+    """The loss by the number of examples, and whether it is below that of a constant; sizes with every seed alone."""
+    rows, kept, signs = [], {}, dict[str, int]()
     for size in work["sizes"]:
         own = [part for part in found.values() if part["size"] == size]
+        if len(own) < len(work.seeds):
+            continue
         loss, constant = losses([part["trained"] for part in own]), [part["constant"] for part in own]
         less = paired([part["trained"]["loss"] for part in own], constant)
         kept[str(size)] = {**loss, "constant": constant, "less_constant": less}
-        above += [f"{size:,}"] if settled(less) != -1 else []
+        signs[f"{size:,}"] = settled(less)
         told = [written(loss[key], ".3f") for key in ("loss", "nll", "kl")]
         rows.append([f"{size:,}", *told, f"{sum(constant) / len(constant):.3f}", between(less, "+.3f")])
-    said = (
-        "At every number of examples the network's ELBO is better than that of a constant answer."
-        if not above
-        else f"With {', '.join(above)} examples it is not significantly better than a constant answer."
+    if not kept:
+        return Added({})
+    words = {1: "worse", 0: "not significantly different", -1: "better"}
+    said = ", ".join(
+        f"{word} with {', '.join(size for size, own in signs.items() if own == sign)} examples"
+        for sign, word in words.items()
+        if sign in signs.values()
     )
     return Added(
         kept,
@@ -65,10 +70,11 @@ def tell(work: Work, found: Mapping[str, Any], _: Mapping[str, Any]) -> Added:
                 ["examples", "loss per example", "of which NLL", "of which KL", "constant answer", "network's less it"],
                 rows,
                 "The loss is minus the ELBO per training example, labels not swapped. No network that ignores its "
-                f"inputs has a lower loss than the constant answer. {said} Trained again for this table.",
+                "inputs has a lower loss than the constant answer. Compared with it, the network's ELBO is "
+                f"{said}. Trained again for this table.",
             )
         ],
     )
 
 
-ADDITION = Addition(NAME, parts, tell)
+ADDITION = Addition(NAME, parts, tell, whole=False)
