@@ -116,7 +116,7 @@ def test_the_text_and_the_description_name_the_same_likelihood(noise):
         (bf.priors.Normal(1.0), "normal:1 is a prior of weights"),
         (bf.priors.Learned(), "write noise='learned'"),
         (HalfCauchy(1.0, per="layer"), "leave out per='layer'"),
-        (None, "a text or a prior, got None"),
+        (None, "a text, a prior or a standard deviation above 0, got None"),
     ],
 )
 def test_what_is_no_prior_of_a_noise_is_refused(noise, message):

@@ -220,7 +220,7 @@ class Gaussian(LocationScale):
             message = f"noise is above 0, {noise.text} is a prior of weights: use one such as {EXAMPLES[0]}"
             raise ValueError(message)  # noqa: TRY004 -- a prior, but of the wrong kind
         elif isinstance(noise, bool) or not hasattr(noise, "__float__") or not 0 < noise < math.inf:
-            raise ValueError(f"noise must be a standard deviation above 0, a text or a prior, got {noise!r}")
+            raise ValueError(f"noise must be a text, a prior or a standard deviation above 0, got {noise!r}")
         elif not isinstance(noise, int | float):
             return float(noise)
         return noise

@@ -32,7 +32,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
-        estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
+        estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`, or `weight` for families
+            that need it.
         class_weight: a weight for each label, or `"balanced"`: every class counts the same, however rare. None is one.
         epochs: passes over the data; None is at least 10, and enough for 400 steps (250 where one batch holds all rows,
             2,000 for `sgld`, `sghmc` and `swag`).

@@ -42,7 +42,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
-        estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`.
+        estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`, or `weight` for families
+            that need it.
         noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), a
             standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`. None is `learned`,
             or with `auto` its choice.
