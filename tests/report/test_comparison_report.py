@@ -287,7 +287,7 @@ def test_a_lead_that_chance_could_make_is_not_called_one(monkeypatch):
 
     generator = torch.Generator().manual_seed(0)
     known, unknown = torch.randn(200, generator=generator), torch.randn(60, generator=generator) + 2
-    by = {"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown + 0.01 * torch.randn(60, generator=generator)}
+    by = {"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown + 0.1 * torch.randn(60, generator=generator)}
     results = [
         Named(label=label, method=Named(name="point" if label == "Plain" else "other"), uncertainties=(known, scores))
         for label, scores in by.items()

@@ -120,9 +120,7 @@ def test_the_card_says_what_was_checked_and_shows_a_low_elbo(blobs):
     one = model_card(fitted(*blobs, epochs=1), name="run")
     assert "converged" not in one
     assert "no longer fell" not in one  # one epoch says nothing about that
-    assert (
-        "No alert was raised: its predictions are better than a constant one on" in one
-    )
+    assert "No alert was raised: its predictions are better than a constant one on" in one
     long = fitted(*blobs, epochs=5, schedule="cosine")
     assert "no longer fell clearly in the last epochs, where the learning rate is close to 0;" in model_card(
         long, name="r"

@@ -132,13 +132,15 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     seen = examples.y if isinstance(examples, TensorExamples) else training[1]
     predictive = method.predict(scored[0], draws=draws, seed=method.seed)
     where = "training data" if validation is None else "validation data"
-    texts, numbers = _predictions_judged(method, predictive, scored, seen, memory, where, _cure(method, examples))
+    cure = _cure(method, examples)
+    texts, numbers = _predictions_judged(method, predictive, scored, seen, memory, where, cure)
     bad = any(text is not None for text in texts.values())
     if bad and not hasattr(method, "diagnose"):
         # A rise on the way does no harm where predictions are good at the end. Where targets are unscaled, the NLL is
         # far above that of a constant from the start.
         unscaled = "targets_unscaled" in method.warnings
-        texts["blew_up"] = blew_up(method.history["nll"], None if unscaled else numbers.get("constant_nll"))
+        rate = cure if cure.endswith("lower it") else None
+        texts["blew_up"] = blew_up(method.history["nll"], None if unscaled else numbers.get("constant_nll"), rate)
     if bad and validation is not None and isinstance(method.plan, Plan) and not hasattr(method, "diagnose"):
         texts |= _overfitting(method, texts, numbers, predictive, scored[1], training)
     elbo: ELBO | None = None

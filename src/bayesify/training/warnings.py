@@ -59,12 +59,13 @@ _INSIDE = (str(Path(__file__).parents[1]) + os.sep, str(Path(torch.__file__).par
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
-def blew_up(nlls: Sequence[float], constant: float | None = None) -> str | None:
+def blew_up(nlls: Sequence[float], constant: float | None = None, rate: str | None = None) -> str | None:
     """Warn when the negative log-likelihood rose to ten times its start, or more.
 
     Args:
         nlls: one NLL per epoch.
         constant: the NLL of a constant prediction: an NLL of a thousand times that size blew up in its first epoch.
+        rate: what to do about the learning rate, as `cure_of_rate` returns it.
 
     Returns:
         The warning, or None.
@@ -86,8 +87,8 @@ def blew_up(nlls: Sequence[float], constant: float | None = None) -> str | None:
     else:
         return None
     return (
-        f"training blew up: the NLL rose to {worst:.3g} in epoch {epoch}, {before}; lower the learning rate "
-        "(10 times), and scale inputs and targets to unit size"
+        f"training blew up: the NLL rose to {worst:.3g} in epoch {epoch}, {before}; "
+        f"{rate or 'lower the learning rate (10 times)'}, and scale inputs and targets to unit size"
     )
 
 
