@@ -397,3 +397,23 @@ def test_without_a_method_one_is_chosen_recorded_and_used_like_any_other(call, r
     assert "epochs is no setting of HMC" in trained.out
     assert config_of(tmp_path / "e")["data"]["validation"] == 0.1
     refused(["train", "--data", "moons", "--method", "autoo", "--out", tmp_path / "x"], "did you mean 'auto'?")
+
+
+def test_an_elbo_below_that_of_a_constant_is_a_note_wherever_the_run_is_shown(call, tmp_path):
+    run = tmp_path / "run"
+    told = call("train", "--data", "moons", "--method", "variational", "--epochs", 2, "--out", run).out
+    note = "note: the ELBO of -"
+    assert note in told
+    assert note in call("evaluate", run, "--draws", 3, "--no-baselines").out
+    assert call("report", run, "--draws", 3).code == 0
+    assert "- The ELBO of -" in (run / "README.md").read_text("utf-8").replace("\\", "")
+    twin = json.loads((run / "report.json").read_text("utf-8"))
+    assert "Note on Variational: the ELBO of -" in json.dumps(twin)
+    assert not [alert for alert in twin["alerts"] if "ELBO" in alert["text"]]
+
+
+def test_a_report_counts_the_members_of_an_ensemble(call, tmp_path):
+    run = tmp_path / "run"
+    call("train", "--data", "moons", "--method", "ensemble", "--members", 2, "--epochs", 1, "--out", run)
+    assert call("report", run).code == 0
+    assert json.loads((run / "report.json").read_text("utf-8"))["subtitle"].endswith("; 2 draws")

@@ -7,7 +7,7 @@ from sklearn import metrics as reference
 
 import bayesify as bf
 from bayesify import metrics
-from bayesify.evaluation.baselines import beaten_by, train_baselines
+from bayesify.evaluation.baselines import beaten_by, train_baselines, training_nll, worse_than_constant
 from bayesify.evaluation.imbalance import never_predicted
 
 
@@ -78,3 +78,50 @@ def test_balanced_baselines_look_for_the_rare_class():
     plain = train_baselines("classification", (x, y), (x, y))[1]
     balanced = train_baselines("classification", (x, y), (x, y), balanced=True)[1]
     assert balanced.scores["balanced_accuracy"] > plain.scores["balanced_accuracy"] + 0.1
+
+
+def two_classes(count, share):
+    """Labels, and predictions that give the true class a probability of `share`."""
+    labels = torch.arange(count) % 2
+    probs = torch.full((1, count, 2), 1 - share, dtype=torch.float64)
+    probs[0, torch.arange(count), labels] = share
+    return bf.Predictive(probs.log(), bf.likelihoods.Categorical()), labels
+
+
+def test_a_network_that_overfitted_is_not_told_to_train_longer():
+    generator = torch.Generator().manual_seed(0)
+    predictive, labels = two_classes(100, 0.4)
+    x = 2.0 * labels[:, None] - 1 + torch.randn(100, 1, generator=generator)
+    models = train_baselines("classification", (x, labels), (x, labels))[:2]
+    assert "it overfitted (its NLL on training data is 0.01)" in beaten_by(predictive, labels, models, 0.01)
+    for nll in (None, 0.9):
+        assert "train longer, change the network" in beaten_by(predictive, labels, models, nll)
+    # Numbers: the error of the linear model is 0.1, so that a training NLL of -2 is far below its NLL.
+    y = x[:, 0].double() + 0.1 * torch.randn(100, generator=generator)
+    lazy = bf.Predictive(torch.zeros(1, 100, 1), bf.likelihoods.Gaussian(0.5))
+    models = train_baselines("regression", (x, y), (x, y))[:2]
+    assert "it overfitted" in beaten_by(lazy, y, models, -2.0)
+    assert "train longer" in beaten_by(lazy, y, models, 0.0)
+
+
+def test_predictions_worse_than_the_best_constant_are_an_alert_beyond_chance():
+    assert "worse than a constant prediction: its NLL on 100 test examples is 0.9163" in worse_than_constant(
+        *two_classes(100, 0.4)
+    )
+    assert worse_than_constant(*two_classes(100, 0.6)) is None
+    generator = torch.Generator().manual_seed(0)
+    outputs = torch.randn(1, 20, 2, generator=generator)  # of 20 examples a guess may be right or wrong
+    assert worse_than_constant(bf.Predictive(0.1 * outputs, bf.likelihoods.Categorical()), torch.arange(20) % 2) is None
+
+
+def test_the_training_nll_is_that_of_the_epoch_that_was_kept(blobs):
+    kept = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical")
+    kept.fit(blobs, validation=blobs, keep="best", epochs=3, learning_rate=1e-9, progress=False)
+    for record, score in zip(kept.history.records, (0.3, 0.1, 0.2), strict=True):
+        record["validation_nll"], record["nll"] = score, 2 * score
+    assert training_nll(kept) == 0.2
+    weighted = bf.PointEstimate(
+        bf.networks.mlp(2, 3, units=8), bf.likelihoods.Categorical(class_weights=[1.0, 2.0, 3.0])
+    )
+    weighted.fit(blobs, epochs=1, progress=False)
+    assert training_nll(weighted) is None

@@ -79,7 +79,7 @@ def test_a_rate_that_explodes_is_cured_by_a_lower_one():
     x, y = sine()
     exploded = bf.PointEstimate(net(1, 1), "gaussian:0.1")
     assert warned(exploded, (x, y), epochs=10, learning_rate=1e5) == {"blew_up"}
-    assert "lower the learning rate" in exploded.warnings["blew_up"]
+    assert "learning_rate is 100000, the default is 0.01: lower it" in exploded.warnings["blew_up"]
     assert warned(bf.PointEstimate(net(1, 1), "gaussian:0.1"), (x, y), epochs=400, learning_rate=0.02) == set()
 
 
@@ -243,3 +243,70 @@ def test_the_cure_of_a_fit_with_a_time_limit_is_more_time():
         method = short.fit(moons(), progress=False, epochs=1)
     assert method.warnings
     assert all("allow more time" in text for text in method.warnings.values())
+
+
+def test_the_cure_of_a_loop_of_one_s_own_is_not_that_of_a_sampler():
+    x, y = moons()
+    point = bf.PointEstimate(net(), "categorical")
+    optimizer = torch.optim.SGD(point.parameters(), lr=1e-6)
+    for step in range(3):
+        optimizer.zero_grad()
+        point.loss(x, y, n_data=len(x), step=step).backward()
+        optimizer.step()
+    with without_warnings():
+        point.finish((x, y))
+    text = point.warnings["no_better_than_constant"]
+    assert "train longer, change the learning rate" in text
+    assert "sample" not in text
+
+
+@pytest.mark.parametrize(
+    "settings, cure",
+    [
+        ({"learning_rate": 10.0}, "learning_rate is 10, the default is 0.01: lower it"),
+        ({"learning_rate": 1.0, "schedule": "cosine"}, "learning_rate is 1, the default is 0.01: lower it"),
+        ({"learning_rate": 1e-9}, "learning_rate is 1e-09, the default is 0.01: raise it"),
+        ({"learning_rate": 1e-9, "optimizer": "sgd"}, "10 times higher or lower"),  # whose rates are others
+        ({"learning_rate": 1e-3, "epochs": 1}, "10 times higher or lower"),  # the default of large networks
+    ],
+)
+def test_a_rate_far_from_the_default_is_named(settings, cure):
+    point = bf.PointEstimate(net(), "categorical")
+    rng = np.random.default_rng(0)
+    data = moons()[0], torch.tensor(rng.integers(0, 2, 300))
+    warned(point, data, **{"epochs": 5, **settings})
+    assert cure in " ".join(point.warnings.values())
+
+
+def test_labels_without_structure_are_told_to_be_checked_and_a_large_gap_is_overfitting():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.normal(size=(120, 10)), dtype=torch.float32)
+    y = torch.tensor(rng.integers(0, 2, 120))
+    point = bf.PointEstimate(net(10, 2, 50), "categorical")
+    warned(point, (x[:60], y[:60]), validation=(x[60:], y[60:]), epochs=200, learning_rate=0.02)
+    text = point.warnings["no_better_than_constant"]
+    assert text.startswith("worse than a constant prediction: its NLL on validation data is")
+    assert "; it overfitted (its NLL on training data is" in text
+    assert "--validation, --patience and --keep best" in text
+    assert "train longer" not in text
+    assert "check the labels and the order of the rows" in text
+    few = bf.PointEstimate(net(10, 2), "categorical")
+    warned(few, (x[:60], y[:60]), validation=(x[60:], y[60:]), epochs=2, learning_rate=0.001)
+    assert "overfitted" not in few.warnings["no_better_than_constant"]
+    assert "check the labels and the order of the rows" in few.warnings["no_better_than_constant"]
+
+
+def test_a_large_loss_that_only_falls_has_not_blown_up():
+    x, y = sine()
+    point = bf.PointEstimate(net(1, 1), "gaussian:learned")
+    found = warned(point, (x, 1500 + 700 * y), epochs=30, learning_rate=0.01)
+    assert max(point.history["nll"]) > 1000 * point.checked.constant_nll
+    assert "targets_unscaled" in found
+    assert "blew_up" not in found
+
+
+def test_targets_that_are_all_the_same_are_not_compared_with_neighbours():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.normal(size=(60, 3)), dtype=torch.float32)
+    assert warned(bf.PointEstimate(net(3, 1), "gaussian:learned"), (x, torch.ones(60)), epochs=30) == set()
+    assert warned(bf.PointEstimate(net(3, 2), "categorical"), (x, torch.ones(60).long()), epochs=1) == set()

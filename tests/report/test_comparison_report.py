@@ -287,7 +287,7 @@ def test_a_lead_that_chance_could_make_is_not_called_one(monkeypatch):
 
     generator = torch.Generator().manual_seed(0)
     known, unknown = torch.randn(200, generator=generator), torch.randn(60, generator=generator) + 2
-    by = {"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown + 0.01 * torch.randn(60, generator=generator)}
+    by = {"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown + 0.1 * torch.randn(60, generator=generator)}
     results = [
         Named(label=label, method=Named(name="point" if label == "Plain" else "other"), uncertainties=(known, scores))
         for label, scores in by.items()
@@ -296,3 +296,37 @@ def test_a_lead_that_chance_could_make_is_not_called_one(monkeypatch):
     text = headlines._notices_best(results, "the digit 3")
     assert "no significant difference from Rival" in text or "no significant difference from Sharp" in text
     assert "from Plain" not in text
+
+
+def test_methods_that_are_level_as_printed_are_all_in_the_headline(monkeypatch):
+    from types import SimpleNamespace
+
+    from bayesify.report import headlines
+
+    class Named(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    generator = torch.Generator().manual_seed(0)
+    known, unknown = torch.randn(200, generator=generator), torch.randn(60, generator=generator) + 2
+
+    def headline(by):
+        results = [
+            Named(label=label, method=Named(name="point" if label == "Plain" else "other"), uncertainties=(known, part))
+            for label, part in by.items()
+        ]
+        return headlines._notices_best(results, "the digit 3")
+
+    monkeypatch.setattr(headlines, "uncertainties", lambda result: result.uncertainties)
+    text = headline({"Plain": unknown - 1.6, "Sharp": unknown, "Rival": unknown.clone()})
+    assert text.startswith("Sharp and Rival notice the digit 3 best (AUROC 0.")
+    assert "95% intervals" in text
+    level = headline({"Plain": unknown.clone(), "Sharp": unknown})
+    assert level.startswith("No method notices the digit 3 better than Plain (AUROC 0.")
+
+
+def test_methods_that_are_level_in_accuracy_are_all_in_the_headline():
+    from bayesify.evaluation.results import Spread
+    from bayesify.report.headlines import _best_as_shown
+
+    shares = {"One": Spread.of([0.9]), "Two": Spread.of([0.90001]), "Three": Spread.of([0.8])}
+    assert _best_as_shown(shares) == (["One", "Two"], "90.0%")

@@ -116,6 +116,24 @@ def test_alerts_are_on_the_card(blobs):
     assert "No alert was raised" in model_card(fitted(*blobs, epochs=1), name="run")
 
 
+def test_the_card_says_what_was_checked_and_shows_a_low_elbo(blobs):
+    one = model_card(fitted(*blobs, epochs=1), name="run")
+    assert "converged" not in one
+    assert "no longer fell" not in one  # one epoch says nothing about that
+    assert "No alert was raised: its predictions are better than a constant one on" in one
+    long = fitted(*blobs, epochs=5, schedule="cosine")
+    assert "no longer fell clearly in the last epochs, where the learning rate is close to 0;" in model_card(
+        long, name="r"
+    )
+    note = "the ELBO of -11,104 nats is below the -485 nats of a constant prediction"
+    low = fitted(*blobs, epochs=1)
+    low.method.checked = replace(low.method.checked, notes={"elbo_below_constant": note})
+    _, body = split(model_card(low, name="run"))
+    trusted = body.partition("## Before you trust it")[2].partition("##")[0]
+    assert trusted.index("No alert was raised") < trusted.index("\n- The ELBO of -11,104 nats")
+    assert body.count("-11,104") == 1
+
+
 def test_words_from_outside_stay_words(blobs):
     notes = {"name": EVIL, "class_names": [EVIL, "b", "c"], "examples": {"train": 5}}
     card = model_card(fitted(*blobs, notes=notes, epochs=1), name=EVIL, licence=EVIL)

@@ -29,6 +29,14 @@ def test_models_and_health(client, folders):
     assert listed["variational"]["input"] == {"shape": [8, 8], "maximum": 16.0, "columns": []}
     assert listed["bands"]["input"]["columns"][1] == {"name": "kind", "categories": ["flat", "house"]}
     assert listed["houses"]["kind"] == "regression"
+    # As many as an answer has: an ensemble of three members, a plain network with one set of weights.
+    assert {name: model["draws"] for name, model in listed.items()} == {
+        "plain": 1,
+        "variational": 100,
+        "mc-dropout": 100,
+        "bands": 100,
+        "houses": 3,
+    }
     assert client.get("/v1/health").json == {"status": "ready", "models": list(folders)}
     # Nothing of where they lie on the disk.
     assert str(folders["plain"].parent) not in client.get("/v1/models").body.decode()

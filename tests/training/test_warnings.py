@@ -17,12 +17,14 @@ from bayesify.training.warnings import (
     blew_up,
     chains_disagree,
     collapsed,
+    cure_of_rate,
     diverged_often,
     elbo_below_constant,
     kl_frozen,
     no_better_than_constant,
     no_better_than_prior,
     not_converged,
+    overfitted,
     without_warnings,
     worse_than_neighbours,
 )
@@ -213,3 +215,26 @@ def test_a_few_diverged_trajectories_in_a_thousand_are_no_alarm():
     assert diverged_often(0, 0) is None
     assert diverged_often(5, 1000) is None
     assert "50 of 1,000 trajectories diverged" in diverged_often(50, 1000)
+
+
+def test_a_rate_is_far_from_ten_times_the_default_on():
+    assert cure_of_rate(1, 0.01) == "learning_rate is 1, the default is 0.01: lower it"
+    assert cure_of_rate(0.3, 0.03).endswith("lower it")
+    assert cure_of_rate(0.001, 0.01).endswith("raise it")
+    assert cure_of_rate(0.09, 0.01) is None
+    assert cure_of_rate(0.0011, 0.01) is None
+
+
+def test_overfitting_needs_a_gap_beyond_chance_and_training_data_that_was_learned():
+    rng = np.random.default_rng(0)
+    held_out = 1 + 0.1 * rng.normal(size=100)
+    assert "its NLL on training data is 0.2" in overfitted(0.2, held_out, reference=0.7)
+    assert overfitted(0.8, held_out, reference=0.7) is None  # has not learned what the reference knows
+    assert overfitted(0.95, held_out, reference=1.2) is None  # too small a gap
+    assert overfitted(0.2, 1 + 10 * rng.normal(size=20), reference=0.7) is None  # chance
+
+
+def test_an_nll_that_falls_in_every_epoch_has_not_blown_up():
+    falling = [13939.0, 5000.0, 900.0, 172.0]
+    assert blew_up(falling, constant=5.8) is None
+    assert "in epoch 1" in blew_up([*falling, 173.0], constant=5.8)

@@ -99,8 +99,9 @@ def score_run(
     """Score a run and write the scores to its `metrics.json`; examples that a guarantee was made from are left out."""
     from bayesify.decisions import saved_check
     from bayesify.evaluation import evaluate as score
-    from bayesify.evaluation.baselines import beaten_by
+    from bayesify.evaluation.baselines import beaten_by, training_nll, worse_than_constant
     from bayesify.evaluation.imbalance import never_predicted
+    from bayesify.methods.after_fit import low_elbo
     from bayesify.workflows import guarantees, run_data, train, unknown_check
     from bayesify.workflows.simple_models import simple_models
 
@@ -112,12 +113,17 @@ def score_run(
     evaluation = score(method, (examples.x, examples.y), ood=examples.unknown, draws=draws, seed=seed, by=by)
     models = simple_models(method, examples, run) if baselines else []
     alerts = [never_predicted(evaluation)]
-    if models:
-        alerts.append(beaten_by(method.predict(examples.x, draws=draws, seed=seed, by=by), examples.y, models))
+    if models or _maybe_worse_than_constant(method, examples, evaluation):
+        predictive = method.predict(examples.x, draws=draws, seed=seed, by=by)
+        beaten = beaten_by(predictive, examples.y, models, training_nll(method))
+        by_constant = beaten is not None and beaten.startswith(TITLES["constant"])
+        alerts += [beaten, None if by_constant else worse_than_constant(predictive, examples.y)]
     evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"method": method.name, "data": examples.what, "ood": examples.unknown_what, "by": by, "seed": seed}
     promises = guarantees.score_promises(method, examples, {"draws": draws, "seed": seed, "by": by}, max_error)
-    beside = {"baselines": [model.to_dict() for model in models], "notices": list(examples.notices)}
+    low = low_elbo(method)
+    notices = [*examples.notices, *([] if low is None else [low])]
+    beside = {"baselines": [model.to_dict() for model in models], "notices": notices}
     beside["alerts"] = [alert for alert in alerts if alert is not None]
     beside |= {"promises": promises} if promises else {}
     if loo:
@@ -129,6 +135,15 @@ def score_run(
     if left_out:
         say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
     return {"run": str(run)} | metrics, evaluation
+
+
+def _maybe_worse_than_constant(method: Method, examples: Examples, evaluation: Evaluation) -> bool:
+    """Whether the NLL is above that of the best constant, so that it is worth predicting once more."""
+    from bayesify.likelihoods.constant import constant_log_prob
+
+    truth = method.likelihood.prepare(examples.y)
+    constant = constant_log_prob(method.likelihood, truth, truth)
+    return constant is not None and evaluation.nll is not None and evaluation.nll > -float(constant.mean())
 
 
 def _leave_one_out(method: Method, examples: Examples, run: Path, draws: int, seed: int) -> dict[str, Any]:

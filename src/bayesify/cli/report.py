@@ -65,7 +65,7 @@ def report(
         results,
         path=path,
         title=f"{about.get('name') or run[0].resolve().name}: {', '.join(result.label for result in results)}",
-        subtitle=f"{len(examples.x):,} examples, {examples.what}; {draws} draws",
+        subtitle=f"{len(examples.x):,} examples, {examples.what}; {_draws_of(results)}",
         class_names=about.get("class_names"),
         known=None if images is None else (images, examples.y),
         unknown=unknown,
@@ -83,6 +83,14 @@ def report(
         emit({"report": str(written), "runs": scores})
     else:
         print(f"the report is in {written}")
+
+
+def _draws_of(results: list[MethodResult]) -> str:
+    """The draws that predictions really have: an ensemble has its members, a plain network one set of weights."""
+    counts = {result.predictive.draws for result in results}
+    if len(counts) > 1:
+        return f"{min(counts)} to {max(counts)} draws"
+    return "1 draw" if counts == {1} else f"{counts.pop()} draws"
 
 
 def _results(

@@ -178,8 +178,10 @@ def _interrupted(run: Path | None, step: int) -> CommandError:
 
 
 def _result(trained: Trained) -> dict[str, Any]:
+    from bayesify.methods.after_fit import low_elbo
     from bayesify.workflows.prepare import describe_table
 
+    low = low_elbo(trained.method)
     method, about = trained.method, trained.notes
     last = method.history.records[-1] if method.history.records else {}
     names = ("loss", "nll", "kl", "validation_nll", "validation_error")
@@ -192,7 +194,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "random_weights": method.network.random_size,
         "examples": about["examples"],
         "understood": describe_table(about),
-        "notices": [*(about.get("notices") or []), *_still_falling(trained)],
+        "notices": [*(about.get("notices") or []), *_still_falling(trained), *([] if low is None else [low])],
         "withheld": about["withheld"],
         "epochs": last.get("epoch", 0),
         "steps": last.get("step", 0),

@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesify import metrics
+from bayesify.likelihoods.constant import constant_log_prob
+from bayesify.training.warnings import overfitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
+    from bayesify.methods import Method
     from bayesify.predictive import Predictive
 
 TITLES = {"constant": "a constant", "linear": "a linear model", "boosting": "gradient boosting"}
@@ -28,6 +31,7 @@ TITLES = {"constant": "a constant", "linear": "a linear model", "boosting": "gra
 MOST_EXAMPLES = 20_000
 _SMALLEST = 1e-12
 _STANDARD_ERRORS = 2.0
+_NO_SIGNAL = "the inputs may say nothing about the targets: check the labels and the order of the rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +105,69 @@ def train_baselines(
     return fit(x, y, x_test, y_test, classes, balanced=balanced, seed=seed)
 
 
-def beaten_by(predictive: Predictive, targets: Any, models: Sequence[Baseline]) -> str | None:
+def training_nll(method: Method) -> float | None:
+    """The training NLL of the epoch whose weights a fit kept; None where it is not comparable with others or unknown.
+
+    Args:
+        method: a fitted method.
+
+    Examples:
+        >>> from bayesify.evaluation.baselines import training_nll
+        >>> training_nll(bnn) == bnn.history["nll"][-1]
+        True
+
+    """
+    records = [record for record in method.history.records if record.get("nll") is not None]
+    if not records or hasattr(method, "diagnose") or method.likelihood.remark is not None:
+        return None
+    scored = [record for record in records if record.get("validation_nll") is not None]
+    best = getattr(method.plan, "keep", "last") == "best" and scored
+    kept = min(scored, key=lambda record: float(record["validation_nll"])) if best else records[-1]
+    return float(kept["nll"])
+
+
+def worse_than_constant(predictive: Predictive, targets: Any) -> str | None:
+    """A sentence where predictions are worse than the best one that ignores the inputs, beyond two standard errors.
+
+    Args:
+        predictive: the network's predictions for the test examples.
+        targets: their targets.
+
+    Returns:
+        The sentence, or None.
+
+    Examples:
+        >>> from bayesify.evaluation.baselines import worse_than_constant
+        >>> worse_than_constant(bnn.predict(x), y) is None
+        True
+
+    """
+    truth = predictive.likelihood.prepare(targets).to(predictive.outputs.device)
+    constant = constant_log_prob(predictive.likelihood, truth, truth)
+    if constant is None or predictive.likelihood.remark is not None or len(truth) < 2:
+        return None
+    losses = -predictive.log_prob(truth).double()
+    lost = (losses + constant).cpu().numpy()
+    own, other = float(losses.mean()), -float(constant.mean())
+    error = float(lost.std(ddof=1)) / math.sqrt(len(lost)) if np.isfinite(lost).all() else 0.0
+    if not own - other > _STANDARD_ERRORS * error:
+        return None
+    return (
+        f"worse than a constant prediction: its NLL on {len(lost):,} test examples is {own:.4g}, the best one that "
+        f"ignores the inputs has {other:.4g}; it overfitted, or {_NO_SIGNAL}"
+    )
+
+
+def beaten_by(
+    predictive: Predictive, targets: Any, models: Sequence[Baseline], training_nll: float | None = None
+) -> str | None:
     """A sentence where a simple model predicts the test examples better than a network.
 
     Args:
         predictive: the network's predictions for the test examples.
         targets: their targets.
         models: the baselines on the same examples, as `train_baselines` returns them.
+        training_nll: that of the network, which tells overfitting from too short a training.
 
     Returns:
         The sentence about the best of them, or None where none is better by two standard errors.
@@ -137,10 +197,17 @@ def beaten_by(predictive: Predictive, targets: Any, models: Sequence[Baseline]) 
         return None
     own = float(losses.mean()) if name == "nll" else math.sqrt(float(losses.mean()))
     words = {"nll": "NLL", "rmse": "RMSE"}[name]
+    cure = None
+    if training_nll is not None:
+        # The NLL of a Gaussian whose noise is the error of the model.
+        reference = best.scores[name]
+        if name == "rmse":
+            reference = 0.5 * math.log(2 * math.pi * math.e) + math.log(max(reference, _SMALLEST))
+        cure = overfitted(training_nll, (-predictive.log_prob(truth)).double().cpu().tolist(), reference)
     return (
         f"{best.title} predicts better: {words} {best.scores[name]:{form}} against {own:{form}} on {len(gain):,} test "
-        "examples; train longer, change the network, or use that model"
-    )
+        f"examples; {cure or 'train longer, change the network'}, or use that model"
+    ) + (f"; {_NO_SIGNAL}" if best.name == "constant" else "")
 
 
 def _classifiers(

@@ -18,20 +18,25 @@ from bayesify.likelihoods import Several
 from bayesify.likelihoods.constant import constant_log_prob
 from bayesify.methods.approximation import approximation
 from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
+from bayesify.methods.defaults import default_settings
 from bayesify.methods.elbo import ELBO
+from bayesify.methods.usual_plan import usual_plan
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, Examples, TensorExamples
 from bayesify.training.kl import KL
-from bayesify.training.loop import Plan
+from bayesify.training.loop import CUSTOM, Plan
 from bayesify.training.warnings import (
     CURE,
     blew_up,
     collapsed,
+    cure_of_rate,
     elbo_below_constant,
     kl_frozen,
     no_better_than_constant,
     no_better_than_prior,
+    overfitted,
     widths_stuck,
+    with_cure_of_overfitting,
     worse_than_neighbours,
 )
 
@@ -127,11 +132,17 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     seen = examples.y if isinstance(examples, TensorExamples) else training[1]
     predictive = method.predict(scored[0], draws=draws, seed=method.seed)
     where = "training data" if validation is None else "validation data"
-    texts, numbers = _predictions_judged(method, predictive, scored, seen, memory, where)
+    cure = _cure(method, examples)
+    texts, numbers = _predictions_judged(method, predictive, scored, seen, memory, where, cure)
     bad = any(text is not None for text in texts.values())
     if bad and not hasattr(method, "diagnose"):
-        # A rise on the way does no harm where predictions are good at the end.
-        texts["blew_up"] = blew_up(method.history["nll"], numbers.get("constant_nll"))
+        # A rise on the way does no harm where predictions are good at the end. Where targets are unscaled, the NLL is
+        # far above that of a constant from the start.
+        unscaled = "targets_unscaled" in method.warnings
+        rate = cure if cure.endswith("lower it") else None
+        texts["blew_up"] = blew_up(method.history["nll"], None if unscaled else numbers.get("constant_nll"), rate)
+    if bad and validation is not None and isinstance(method.plan, Plan) and not hasattr(method, "diagnose"):
+        texts |= _overfitting(method, texts, numbers, predictive, scored[1], training)
     elbo: ELBO | None = None
     notes: dict[str, str] = {}
     if method.has_elbo:
@@ -152,18 +163,68 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     return Findings(found, checked, elbo)
 
 
-def _cure(method: Method) -> str:
+def low_elbo(method: Method) -> str | None:
+    """The note of `summary()` that the ELBO is below that of a constant prediction, where there is one."""
+    return None if method.checked is None else method.checked.notes.get("elbo_below_constant")
+
+
+def _cure(method: Method, examples: Examples) -> str:
     """What to do about a fit that has not learned enough, in the settings that the method has."""
     if method.deadline is not None:
         return "allow more time"
     plan = method.plan
-    if plan is None:
-        # A loop of the user's, with an optimiser of theirs.
+    if plan is None:  # a loop of the user's own, whose settings are not known
         return CURE
     if not isinstance(plan, Plan):
         return "sample longer, with more warm_up= and samples=, or use another prior"
-    # A step size that the method found itself is no guess that could be ten times too high.
-    return CURE if plan.learning_rate is not None else f"train longer (epochs={2 * plan.epochs} or more)"
+    if plan.learning_rate is None:
+        # A step size that the method found itself is no guess that could be ten times too high.
+        return f"train longer (epochs={2 * plan.epochs} or more)"
+    default = _default_rate(method, plan, examples)
+    return CURE if default is None else cure_of_rate(plan.learning_rate, default) or CURE
+
+
+def _default_rate(method: Method, plan: Plan, examples: Examples) -> float | None:
+    """The method's own learning rate for such a problem; None where it cannot be compared with that of the plan."""
+    chosen, usual = method.choose_optimizer(None, None, plan.kl)
+    if plan.optimizer != chosen or plan.schedule == CUSTOM or plan.rates:
+        return None
+    kind = method.likelihood.kind if method.likelihood.kind == "classification" else "regression"
+    # Commands know images and tables apart where `fit` sees rows of numbers.
+    defaults = [default_settings(method.name, kind, images=images)["learning_rate"] for images in (False, True)]
+    return None if plan.learning_rate in {usual, *defaults} else usual_plan(method, examples)[0]
+
+
+def _overfitting(
+    method: Method,
+    texts: dict[str, str | None],
+    numbers: dict[str, Any],
+    predictive: Predictive,
+    targets: Tensor,
+    training: Batch,
+) -> dict[str, str | None]:
+    """Warnings with the cure of overfitting where the training examples are predicted far better than others."""
+    seen = method.predict(training[0], draws=predictive.draws, seed=method.seed)
+    training_nll = -float(seen.log_prob(training[1].to(seen.outputs.device)).double().mean())
+    held_out = (-predictive.log_prob(targets.to(predictive.outputs.device)).double()).tolist()
+    near = numbers.get("neighbours")
+    if near is not None and predictive.kind != "classification":
+        # Neighbours have an error and no NLL: that of the training examples must be below it.
+        wanted = training[1].double().to(seen.outputs.device)
+        errors = seen.mean.double().reshape(len(wanted), -1) - wanted.reshape(len(wanted), -1)
+        near = numbers.get("constant_nll") if float(errors.square().mean()) < near**2 else None
+    references = {
+        "no_better_than_constant": numbers.get("constant_nll"),
+        "no_better_than_prior": numbers.get("prior_nll"),
+        "worse_than_neighbours": near,
+    }
+    found: dict[str, str | None] = {}
+    for kind, reference in references.items():
+        text = texts.get(kind)
+        cure = None if text is None or reference is None else overfitted(training_nll, held_out, reference)
+        if text is not None and cure is not None:
+            found[kind] = with_cure_of_overfitting(text, cure, constant=kind == "no_better_than_constant")
+    return found
 
 
 def _effort(method: Method, n_data: int, available: int) -> tuple[int, int]:
@@ -182,7 +243,7 @@ def _first(batch: Batch, rows: int) -> Batch:
 
 
 def _predictions_judged(
-    method: Method, predictive: Predictive, scored: Batch, seen: Tensor, memory: Batch, where: str
+    method: Method, predictive: Predictive, scored: Batch, seen: Tensor, memory: Batch, where: str, cure: str
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     """Predictions against the constant, the prior and the nearest neighbours: warnings and numbers."""
     device = predictive.outputs.device
@@ -190,7 +251,6 @@ def _predictions_judged(
     ours = predictive.log_prob(targets).double()
     texts: dict[str, str | None] = {}
     numbers: dict[str, Any] = {"nll": -float(ours.mean())}
-    cure = _cure(method)
     if targets.shape[0] < _FEWEST_ROWS:
         return texts, numbers
     constant = constant_log_prob(method.likelihood, seen.to(device), targets)
@@ -213,8 +273,8 @@ def _against_neighbours(
     predictive: Predictive, ours: Tensor, memory: Batch, scored: Batch, where: str, cure: str
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     kind, targets = predictive.kind, scored[1]
-    if isinstance(predictive.likelihood, Several):
-        return {}, {}
+    if isinstance(predictive.likelihood, Several) or bool((memory[1] == memory[1][0]).all()):
+        return {}, {}  # targets that are all the same are predicted without an error by whatever is near
     neighbours = nearest_neighbours(kind, memory, scored)
     if neighbours is None:
         return {}, {}

@@ -748,6 +748,7 @@ class Method(Shardable):
         return {}
 
     def _examine(self, examples: Examples, validation: Examples | None, kls: Sequence[float]) -> None:
+        self.warnings = dict(self._before_fit)
         findings = examine(self, examples, validation, kls)
         self.warnings = {**self._before_fit, **findings.warnings}
         self.checked, self.final_elbo = findings.checked, findings.elbo

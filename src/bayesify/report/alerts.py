@@ -24,9 +24,9 @@ class Alert:
     Args:
         about: the label of the result.
         kind: `never_fitted`, `blew_up`, `not_converged`, `overconfident`, `widths_stuck`, `kl_frozen`,
-            `never_predicted`, `beaten`, `one_column`, or a kind of `method.warnings`: `no_better_than_constant`,
-            `no_better_than_prior`, `worse_than_neighbours`, `collapsed`, `chains_disagree`, `few_snapshots`,
-            `targets_unscaled`, `ends_in_probabilities`.
+            `never_predicted`, `beaten`, `worse_than_constant`, `one_column`, or a kind of `method.warnings`:
+            `no_better_than_constant`, `no_better_than_prior`, `worse_than_neighbours`, `collapsed`, `chains_disagree`,
+            `few_snapshots`, `targets_unscaled`, `ends_in_probabilities`.
         text: the sentence.
 
     Examples:

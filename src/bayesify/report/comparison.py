@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bayesify.data import Column
 from bayesify.data.column_kinds import share_of_inputs
-from bayesify.evaluation.baselines import beaten_by
+from bayesify.evaluation.baselines import TITLES, beaten_by, training_nll, worse_than_constant
 from bayesify.evaluation.imbalance import never_predicted
 from bayesify.evaluation.results import MethodResult, Seeds, check_comparable
 from bayesify.methods import Variational
@@ -118,9 +118,12 @@ def comparison_report(
 def _alerts_on(result: MethodResult) -> list[Alert]:
     history = result.history
     raised = alerts(result.label, result.method, history["loss"], history["kl"], result.predictive, result.targets)
+    beaten = beaten_by(result.predictive, result.targets, result.baselines, training_nll(result.method))
+    by_constant = beaten is not None and beaten.startswith(TITLES["constant"])
     texts = {
         "never_predicted": never_predicted(result.evaluation),
-        "beaten": beaten_by(result.predictive, result.targets, result.baselines),
+        "beaten": beaten,
+        "worse_than_constant": None if by_constant else worse_than_constant(result.predictive, result.targets),
         "one_column": share_of_inputs(_columns(result)),
     }
     return raised + [Alert(result.label, kind, text) for kind, text in texts.items() if text is not None]

@@ -15,8 +15,11 @@ from bayesify import files
 from bayesify.errors import RunError
 from bayesify.evaluation.scores import SCORES
 from bayesify.methods import saving
+from bayesify.methods.after_fit import low_elbo
 from bayesify.methods.cards import CARDS
 from bayesify.runs import CARD, CARD_MARK
+from bayesify.training.loop import Plan
+from bayesify.training.warnings import FEWEST_EPOCHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,7 +114,7 @@ def model_card(
         f"# {as_words(name)}",
         _summary(result, config, about),
         "## Before you trust it",
-        _alerts(alerts),
+        _alerts(result, alerts),
         "## How to use it",
         _use(result, name, config, about),
         "## What it is",
@@ -182,10 +185,26 @@ def _summary(result: MethodResult, config: Mapping[str, Any], about: Mapping[str
     return f"A {network_of(config)} with {sentence_of(result.method.name)}{trained_on}. {quality}{noticed}."
 
 
-def _alerts(alerts: Sequence[str]) -> str:
-    if not alerts:
-        return "No alert was raised: it was trained, had converged, and is not overconfident on its test examples."
-    return "\n".join(f"- {as_words(text)}" for text in alerts)
+def _alerts(result: MethodResult, alerts: Sequence[str]) -> str:
+    note = low_elbo(result.method)
+    lines = [f"- {as_words(text)}" for text in alerts]
+    lines += [] if note is None else [f"- {as_words(f'{note[0].upper()}{note[1:]}')}."]
+    return "\n".join(lines if alerts else [_no_alert(result), "", *lines]).strip()
+
+
+def _no_alert(result: MethodResult) -> str:
+    """What was checked without an alert, and no more."""
+    method, passed = result.method, []
+    if method.checked is not None and method.checked.constant_nll is not None:
+        where = f"{method.checked.examples:,} of the {method.checked.where}"
+        passed.append(f"its predictions are better than a constant one on {where}")
+    plan = method.plan
+    if not hasattr(method, "diagnose") and len(result.history) >= FEWEST_EPOCHS:
+        falls = isinstance(plan, Plan) and plan.schedule in {"cosine", "linear"}
+        rate = ", where the learning rate is close to 0" if falls else ""
+        passed.append(f"its loss no longer fell clearly in the last epochs{rate}")
+    passed.append("it is not overconfident on its test examples")
+    return f"No alert was raised: {'; '.join(passed)}."
 
 
 def _use(result: MethodResult, name: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> str:
@@ -291,7 +310,8 @@ def _limits(result: MethodResult, about: Mapping[str, Any]) -> str:
         lines.append("Its only unknown test inputs were the withheld classes.")
     if result.method.held == 1:
         lines.append("It has no epistemic uncertainty: it has only one set of weights.")
-    lines += [f"{note[0].upper()}{note[1:]}." for note in result.method.summary().notes]
+    told = low_elbo(result.method)
+    lines += [f"{note[0].upper()}{note[1:]}." for note in result.method.summary().notes if note != told]
     return "\n".join(f"- {as_words(line)}" for line in lines)
 
 

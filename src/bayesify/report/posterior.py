@@ -11,6 +11,7 @@ from bayesify import plots
 from bayesify.evaluation.pruning import PruningCurve, prunable_weights, pruning_curve, scores
 from bayesify.evaluation.results import list_by_label
 from bayesify.methods import Variational
+from bayesify.methods.after_fit import low_elbo
 from bayesify.plots import style
 from bayesify.plots.style import looks_of
 from bayesify.plots.training import time_axis
@@ -106,6 +107,10 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
         report.text(
             f"ELBO of the final posterior on all training examples (higher is better): {list_by_label(bounds)}."
         )
+    for result in results:
+        note = low_elbo(result.method)
+        if note is not None:
+            report.text(f"Note on {result.label}: {note}.")
     report.figure(panels, "", words, data, notes)
 
 

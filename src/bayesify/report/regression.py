@@ -32,8 +32,10 @@ def headline(report: Report, seeds: Seeds) -> None:
     several = f" on average over {len(seeds.runs)} {seeds.unit}" if len(seeds.runs) > 1 else ""
     close = f"NLL {means[best]['nll']:.3f}, RMSE {means[best]['rmse']:.3g}"
     first = f"gives the test targets the highest probability ({close})" if len(by_method) > 1 else f"reaches {close}"
+    level = [label for label in means if label != best and f"{means[label]['nll']:.3f}" == f"{means[best]['nll']:.3f}"]
+    level_with = f", level with {' and '.join(level)}" if level else ""
     report.headline(
-        f"{best} {first}; its 95% intervals contain {means[best]['coverage_95']:.1%} of "
+        f"{best} {first}{level_with}; its 95% intervals contain {means[best]['coverage_95']:.1%} of "
         f"{len(seeds.first[0].predictive):,} targets{several}."
     )
 

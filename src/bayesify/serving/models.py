@@ -64,7 +64,8 @@ class LoadedModel:
         self.kind = self.method.likelihood.kind
         names = self.method.notes.get("class_names")
         self.class_names = None if names is None else tuple(map(str, names))
-        self.draws = registry.draws
+        # As many as predictions really have: an ensemble has its members.
+        self.draws = predictor.draws(registry.draws)
         self.promises = Promises(self.method)
         self.check = saved_check(self.method)
         self._registry = registry

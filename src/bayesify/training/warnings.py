@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,30 +41,39 @@ DISAGREE_FROM = 1.2
 CHAIN_ERROR = 0.25
 # Trajectories that may diverge, as a share of all: a few in a thousand do not change a prediction.
 MOST_DIVERGED = 0.01
+# A loss of fewer epochs is not judged.
+FEWEST_EPOCHS = 5
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 # The cure of a fit that has not learned enough, by a method that follows a learning rate.
 CURE = "train longer, change the learning rate (10 times higher or lower)"
-_FEWEST_EPOCHS = 5
+# A learning rate that differs from the default by this factor is named in the cure.
+FAR_RATE = 10.0
+# A held-out NLL that exceeds the training NLL by more nats than this, beyond two standard errors, is overfitting.
+OVERFITTED_NATS = 0.1
+_NO_SIGNAL = (
+    "if that does not help, the inputs may say nothing about the targets: check the labels and the order of the rows"
+)
 # Calls from files in these folders are not the user's.
 _INSIDE = (str(Path(__file__).parents[1]) + os.sep, str(Path(torch.__file__).parent) + os.sep)
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 
-def blew_up(nlls: Sequence[float], constant: float | None = None) -> str | None:
+def blew_up(nlls: Sequence[float], constant: float | None = None, rate: str | None = None) -> str | None:
     """Warn when the negative log-likelihood rose to ten times its start, or more.
 
     Args:
         nlls: one NLL per epoch.
         constant: the NLL of a constant prediction: an NLL of a thousand times that size blew up in its first epoch.
+        rate: what to do about the learning rate, as `cure_of_rate` returns it.
 
     Returns:
         The warning, or None.
 
     """
     values = [value for value in nlls if value is not None]
-    if not values:
-        return None
+    if not values or (len(values) > 1 and all(after < before for before, after in pairwise(values))):
+        return None  # an NLL that fell in every epoch was far off from the start: nothing blew up
     worst = max(values)
     epoch = values.index(worst) + 1
     if epoch > 1 and worst > BLOWN_UP * max(values[0], 1.0):
@@ -77,8 +87,8 @@ def blew_up(nlls: Sequence[float], constant: float | None = None) -> str | None:
     else:
         return None
     return (
-        f"training blew up: the NLL rose to {worst:.3g} in epoch {epoch}, {before}; lower the learning rate "
-        "(10 times), and scale inputs and targets to unit size"
+        f"training blew up: the NLL rose to {worst:.3g} in epoch {epoch}, {before}; "
+        f"{rate or 'lower the learning rate (10 times)'}, and scale inputs and targets to unit size"
     )
 
 
@@ -96,9 +106,9 @@ def not_converged(losses: Sequence[float]) -> str | None:
 
     """
     values = np.array([loss for loss in losses if loss is not None and math.isfinite(loss)], dtype=np.float64)
-    if len(values) < _FEWEST_EPOCHS:
+    if len(values) < FEWEST_EPOCHS:
         return None
-    tail = values[-max(_FEWEST_EPOCHS, math.ceil(len(values) / 10)) :]
+    tail = values[-max(FEWEST_EPOCHS, math.ceil(len(values) / 10)) :]
     epochs = np.arange(len(tail), dtype=np.float64)
     slope, level = np.polyfit(epochs, tail, 1)
     residual = tail - (slope * epochs + level)
@@ -160,6 +170,57 @@ def widths_stuck(widths: Any, start: Any) -> str | None:
     )
 
 
+def cure_of_rate(rate: float, default: float) -> str | None:
+    """What to do about a learning rate that is at least ten times the default, or at most a tenth of it.
+
+    Args:
+        rate: the learning rate of the fit.
+        default: that of the method for this kind of problem.
+
+    Returns:
+        The cure, or None where the rate is closer to the default.
+
+    """
+    if max(rate / default, default / rate) < FAR_RATE * (1 - 1e-9):  # 0.3 is ten times 0.03, but for rounding
+        return None
+    return f"learning_rate is {rate:g}, the default is {default:g}: {'lower' if rate > default else 'raise'} it"
+
+
+def overfitted(training_nll: float, nlls: Sequence[float], reference: float) -> str | None:
+    """Say that a fit overfitted, where its held-out NLL is far above its training NLL, beyond two standard errors.
+
+    Args:
+        training_nll: the mean NLL of the training examples.
+        nlls: of each held-out example.
+        reference: the mean held-out NLL of what predicts better. A fit whose training NLL is above it has not learned
+            enough, whatever the gap.
+
+    Returns:
+        What is wrong and its cure, or None.
+
+    """
+    mean, error = _mean_and_error(nlls)
+    if not training_nll < reference or not mean - training_nll > max(OVERFITTED_NATS, STANDARD_ERRORS * error):
+        return None
+    return (
+        f"it overfitted (its NLL on training data is {training_nll:.4g}): train for fewer epochs, stop early "
+        "(--validation, --patience and --keep best, or validation=, patience= and keep='best'), or use a smaller "
+        "network"
+    )
+
+
+def with_cure_of_overfitting(sentence: str, cure: str, *, constant: bool) -> str:
+    """A warning with the cure of overfitting in place of its own, which stands after the first semicolon.
+
+    Args:
+        sentence: the warning.
+        cure: as `overfitted` returns it.
+        constant: whether predictions are no better than a constant, so that there may be nothing to learn.
+
+    """
+    return f"{sentence.partition('; ')[0]}; {cure}" + (f"; {_NO_SIGNAL}" if constant else "")
+
+
 def no_better_than_constant(gain: Sequence[float], constant: float, where: str, cure: str = CURE) -> str | None:
     """Warn when predictions are no better than one that ignores the inputs, beyond two standard errors.
 
@@ -180,7 +241,7 @@ def no_better_than_constant(gain: Sequence[float], constant: float, where: str, 
     worse = "worse" if mean < max(-1.0, -STANDARD_ERRORS * error) else "no better"
     return (
         f"{worse} than a constant prediction: its NLL on {where} is {constant - mean:.4g}, one that ignores the inputs "
-        f"has {constant:.4g}; {cure}, or use another method"
+        f"has {constant:.4g}; {cure}, or use another method; {_NO_SIGNAL}"
     )
 
 
