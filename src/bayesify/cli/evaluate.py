@@ -126,7 +126,10 @@ def score_run(
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
-        say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
+        were = "example is" if left_out == 1 else "examples are"
+        say(
+            f"{left_out:,} {were} not scored: bayesify recalibrated or certified the run on {'it' if left_out == 1 else 'them'}"
+        )
     return {"run": str(run)} | metrics, evaluation
 
 
