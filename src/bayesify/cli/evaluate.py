@@ -126,10 +126,8 @@ def score_run(
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
-        were = "example is" if left_out == 1 else "examples are"
-        say(
-            f"{left_out:,} {were} not scored: bayesify recalibrated or certified the run on {'it' if left_out == 1 else 'them'}"
-        )
+        were, them = ("example is", "it") if left_out == 1 else ("examples are", "them")
+        say(f"{left_out:,} {were} not scored, because the run was recalibrated or certified on {them}")
     return {"run": str(run)} | metrics, evaluation
 
 

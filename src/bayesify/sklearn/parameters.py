@@ -81,7 +81,7 @@ def checked_options(
         if key in named:
             raise ValueError(f"{name} must not hold {key!r}: set the estimator's own parameter instead")
         meant = OTHER_NAMES.get(key)
-        if key not in known and meant in known:
+        if meant is not None and key not in known and meant in known:
             own = {"seed": "random_state"}.get(meant, meant)
             where = f"the estimator's own parameter {own}=" if meant in named else f"{meant!r}"
             raise ValueError(f"unknown setting in {name} {key!r}; use {where}")
