@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ def drawn(drawings: list[Any], preparation: bf.data.Preparation) -> Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="runs on digits with a check (bayesify unknown RUN)")
-    logging.getLogger("bayesify").setLevel(logging.ERROR)
     drawings = json.loads(Path(__file__).with_name("drawings.json").read_text(encoding="utf-8"))
     print("run | scribbles | letters | test digits | coverage lost")
     for run in parser.parse_args().runs:

@@ -447,6 +447,7 @@ def _recorded(fit, seen):
         ({"method_options": {"seed": 3}}, "method_options must not hold 'seed'"),
         ({"fit_options": {"epochs": 3}}, "fit_options must not hold 'epochs'"),
         ({"fit_options": {"patiance": 3}}, "'patiance'; did you mean 'patience'"),
+        ({"fit_options": {"lr": 3}}, "'lr'; use the estimator's own parameter learning_rate="),
     ],
 )
 def test_a_mistake_is_named_in_one_line(settings, message, iris):

@@ -35,10 +35,17 @@ class BayesifyWarning(UserWarning):
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """The end of an error message: the closest known name, ignoring case, or all names if there are at most 20."""
+    """The end of an error message: a name that is really similar, ignoring case, or all names if there are at most 20.
+
+    Similar is a name that shares most of its letters with the given one, in order, or that begins or ends with it. The
+    dashes of options do not count.
+    """
     names = list(known)
-    folded = {name.casefold(): name for name in names}
-    close = difflib.get_close_matches(given.casefold(), folded, n=1, cutoff=0.5)
+    folded = {name.casefold().lstrip("-"): name for name in names}
+    wanted = given.casefold().lstrip("-")
+    close = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
+    if not close and len(wanted) >= 3:
+        close = [name for name in folded if name.startswith(wanted) or name.endswith(wanted)]
     if close:
         return f"; did you mean {folded[close[0]]!r}?"
     return f"; known: {', '.join(names)}" if len(names) <= 20 else ""

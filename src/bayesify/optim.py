@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesify import noise
 from bayesify.errors import at_least, positive, whole_number
@@ -54,6 +54,7 @@ class IVON(LightOptimizer):
         seed: of the noise.
 
     Raises:
+        TypeError: `params` is a network.
         ValueError: a setting is out of range.
 
     References:
@@ -95,6 +96,8 @@ class IVON(LightOptimizer):
         temperature: float = 1.0,
         seed: int = 0,
     ) -> None:
+        if isinstance(params, nn.Module):
+            raise TypeError(f"params must be parameters, got a {type(params).__name__}: pass network.parameters()")
         at_least("n_data", n_data, 1)
         at_least("batch_size", batch_size, 1)
         whole_number("seed", seed)

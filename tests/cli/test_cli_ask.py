@@ -65,7 +65,8 @@ def test_ask_chooses_writes_and_skips(table, call, refused):
     more = json.loads(call("ask", "run", "grade.csv", "-n", 9, "--skip", "asked.csv", "--draws", 10, "--json").out)
     assert not set(more["indices"]) & set(result["indices"])
     printed = call("ask", "run", "grade.csv", "-n", 2, "--by", "epig", "--targets", "grade.csv", "--draws", 10)
-    assert len(printed.out.splitlines()) == 2
+    assert printed.out.splitlines()[0].split() == ["index", "score", "input"]
+    assert len(printed.out.splitlines()) == 3
     refused(("ask", "run", "grade.csv", "-n", 0), "-n must be at least 1")
     refused(("ask", "run", "grade.csv", "-n", 500), "left in the pool, 120")
     refused(("ask", "run", "grade.csv", "--by", "bold"), "did you mean 'bald'")

@@ -54,8 +54,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(call, refused, tmp_path):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=240)[1]
     assert process.returncode == 1, said
-    loading, interrupted = said.splitlines()
-    assert loading == "bayesify: training variational on digits: loading PyTorch"
+    (interrupted,) = said.splitlines()
     assert interrupted.endswith("bayesify train --resume cut")
     refused(["evaluate", tmp_path / "cut"], "stopped in training", "--resume")
     resumed = shell("train", "--resume", "cut", "--json", cwd=tmp_path)

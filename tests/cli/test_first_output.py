@@ -39,16 +39,14 @@ def broken_torch(tmp_path):
     return run
 
 
-def test_a_log_says_what_is_done_before_torch_is_loaded(broken_torch):
-    assert broken_torch("train", "--data", "moons", "--method", "ivon") == (
-        "",
-        "bayesify: training ivon on moons: loading PyTorch\n",
-    )
-    assert broken_torch("prune", "runs/mine") == ("", "bayesify: prune: loading PyTorch\n")
-
-
-def test_a_program_that_reads_json_gets_no_line(broken_torch):
+def test_a_log_or_a_pipe_gets_no_line(broken_torch):
+    assert broken_torch("train", "--data", "moons", "--method", "ivon") == ("", "")
     assert broken_torch("evaluate", "runs/mine", "--json") == ("", "")
+
+
+def test_a_missing_file_is_refused_before_torch_is_loaded(broken_torch):
+    for command in ("train", "compare"):
+        assert broken_torch(command, "--data", "nowhere.csv") == ("", "bayesify: nowhere.csv: there is no such file\n")
 
 
 def test_a_command_that_does_not_load_torch_says_nothing_of_it(broken_torch):
@@ -57,16 +55,17 @@ def test_a_command_that_does_not_load_torch_says_nothing_of_it(broken_torch):
     assert err == ""
 
 
-@pytest.mark.parametrize("as_json", [True, False])
-def test_a_person_at_a_terminal_always_sees_it(capsys, monkeypatch, as_json):
+def test_a_person_at_a_terminal_sees_what_is_done_before_torch_is_loaded(without_torch, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    output.Beginning("evaluate", as_json=as_json).find_spec("torch")
-    assert capsys.readouterr().err == "bayesify: evaluate: loading PyTorch\n"
+    beginning = output.begin("train")
+    output.say_beginning("training ivon on moons")
+    beginning.find_spec("torch")
+    assert capsys.readouterr().err == "bayesify: training ivon on moons: loading PyTorch\n"
 
 
 def test_nothing_is_announced_where_torch_is_loaded(capsys):
     before = list(sys.meta_path)
-    output.begin("train", as_json=False)
+    output.begin("train")
     assert sys.meta_path == before
     assert capsys.readouterr().err == ""
 

@@ -62,7 +62,7 @@ def test_a_table_trained_by_default_has_honest_intervals(tmp_path, capsys):
     np.savetxt(tmp_path / "d.csv", rows, delimiter=",", header=",".join([*"abcdefghij", "target"]), comments="")
     assert main(["train", "--data", str(tmp_path / "d.csv"), "--out", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr().out
-    assert "target target (a number) from 10 columns: a, b, c" in shown
+    assert "the target is target (a number), from 10 columns: a, b, c" in shown
     assert "88 rows set aside for testing" in shown
     assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)

@@ -144,7 +144,7 @@ def test_earlier_promises_are_dropped(overconfident, caplog):
     bf.conformal(overconfident, cloud(200, 3))
     bf.recalibrate(overconfident, cloud(1500, 1))
     assert overconfident.guarantees == {}
-    assert "earlier guarantees (conformal) are dropped" in caplog.text
+    assert "made without this recalibration: the guaranteed coverage of sets or intervals;" in caplog.text
 
 
 def test_a_promise_after_a_recalibration_uses_it(overconfident):

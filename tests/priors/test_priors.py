@@ -127,7 +127,7 @@ def test_mapping_text_keeps_the_order_of_the_patterns():
         ("normal:wide", "scale in prior 'normal:wide' must be a number, fan_in or a hyperprior such as .*, got 'wide'"),
         ("normal:1,fan_in", "mean in prior 'normal:1,fan_in' must be a number, got 'fan_in'"),
         ("normal:0", "scale must be above zero, got 0.0"),
-        ("normal:-1", "scale must be above zero, got -1.0"),
+        ("normal:-1", "scale must be above zero, got -1.0, in prior 'normal:-1'"),
         ("normal:nan", "scale must be a finite number, got nan"),
         ("normal:inf", "scale must be a finite number, got inf"),
         ("normal:half-couchy(1)", "unknown hyperprior 'half-couchy.1.' in prior .*; did you mean 'half-cauchy'"),

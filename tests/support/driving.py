@@ -27,7 +27,7 @@ class Outcome:
 
 
 def shell(*arguments, cwd=None, stdin=None, **environment):
-    """Run the installed command in a process of its own; the line that PyTorch is loading is left out of `err`."""
+    """Run the installed command in a process of its own."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
@@ -38,8 +38,7 @@ def shell(*arguments, cwd=None, stdin=None, **environment):
         timeout=300,
         check=False,
     )
-    said = [line for line in done.stderr.splitlines(keepends=True) if not line.endswith(": loading PyTorch\n")]
-    return Outcome(done.returncode, done.stdout, "".join(said))
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 def write_rows(path, header, rows):

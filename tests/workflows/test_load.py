@@ -1,7 +1,7 @@
 """In Python a run of the command line gives the command's answers, and says what inputs it takes."""
 
 import json
-import logging
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from sklearn.datasets import load_diabetes, load_digits
 import bayesify as bf
 from bayesify.cli import main
 from bayesify.data import DataError
+from bayesify.methods import checks
 from bayesify.workflows import load as loading
+from bayesify.workflows import prepare_inputs
 
 DIABETES = load_diabetes(scaled=False)
 NAMES = [*DIABETES.feature_names]
@@ -156,19 +158,30 @@ def test_a_run_of_tensors_has_nothing_to_prepare(blobs, tmp_path):
         bf.prepare([1], blobs[0])
 
 
-def test_loading_says_what_inputs_a_run_takes_and_commands_do_not(place, blobs, tmp_path, caplog):
-    caplog.set_level(logging.WARNING, logger="bayesify")
-    loading.load_run(place / "diabetes")
+def test_a_prediction_of_a_loaded_run_warns_unless_inputs_were_prepared_and_commands_do_not(
+    place, blobs, tmp_path, monkeypatch, recwarn
+):
+    monkeypatch.setattr(checks, "PREPARED", prepared := set())
+    monkeypatch.setattr(prepare_inputs, "PREPARED", prepared)
+    warnings.simplefilter("always")
+    loading.load_run(place / "diabetes").predict(torch.zeros(2, 10))
     assert main(["predict", str(place / "diabetes"), str(place / "diabetes.csv"), "--json"]) == 0
-    assert not caplog.records
-    for name in ("diabetes", "houses", "digits"):
-        bf.load(place / name)
-        (record,) = caplog.records
-        assert "bayesify.prepare(run, raw_inputs)" in record.getMessage()
-        caplog.clear()
+    assert not recwarn
+    prepared.clear()
+    for name, columns in (("diabetes", 10), ("houses", 4), ("digits", 64)):
+        method = bf.load(place / name)
+        assert not recwarn
+        with pytest.warns(bf.BayesifyWarning, match=r"bayesify\.prepare\(run, raw_inputs\)"):
+            method.predict(torch.zeros(2, columns))
+        method.predict(torch.zeros(2, columns))  # said once
+    for run in (place / "digits", bf.load(place / "digits")):
+        prepared.clear()
+        method = bf.load(place / "digits")
+        method.predict(bf.prepare(run, torch.zeros(2, 8, 8)))
+    assert not recwarn
     bf.PointEstimate(bf.networks.mlp(2, 3, units=4), "categorical").save(tmp_path / "plain")
-    bf.load(tmp_path / "plain")
+    bf.load(tmp_path / "plain").predict(torch.zeros(2, 2))
     flags = ["--normalise", "none", "--method", "point", "--epochs", "1", "--out", str(tmp_path / "none"), "--json"]
     assert main(["train", "--data", str(place / "diabetes.csv"), *flags]) == 0
-    bf.load(tmp_path / "none")
-    assert not caplog.records
+    bf.load(tmp_path / "none").predict(torch.zeros(2, 10))
+    assert not recwarn

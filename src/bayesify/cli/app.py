@@ -122,7 +122,7 @@ def _run(words: list[str] | None) -> int:
     asked = sys.argv[1:] if words is None else words
     if not is_first_process() or not asked:
         return _code(words)
-    beginning = begin(asked[0], as_json="--json" in asked)
+    beginning = begin(asked[0])
     try:
         return _code(words)
     finally:

@@ -88,6 +88,7 @@ def ask(
         about = {"run": str(run), "by": by, "pool": len(read.names), "out": None if out is None else str(out)}
         emit(about | {"indices": asked.indices, "scores": asked.scores.tolist(), "asked": rows})
         return
+    print(f"{'index':>8}  {'score':<8}  input")
     for row in rows:
         print(f"{row['index']:>8}  {row['score']:<8.4g}  {row['input']}")
     if out is not None:

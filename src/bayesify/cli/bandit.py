@@ -63,7 +63,8 @@ def bandit(
     if as_json:
         emit(plain(found))
         return
-    print(f"{problem}: {steps:,} decisions, {seeds} games, a random action costs {found['random_step']:.3g} a step")
+    played = f"{steps:,} decision{'' if steps == 1 else 's'}, {seeds} game{'' if seeds == 1 else 's'}"
+    print(f"{problem}: {played}, a random action costs {found['random_step']:.3g} a step")
     for name, one in found["agents"].items():
         print(f"{name:<24} {_said(one, named[0])}")
 

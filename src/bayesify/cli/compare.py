@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bayesify.cli.engine_flags import Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
-from bayesify.cli.options import Json, name_of
+from bayesify.cli.options import Json, name_of, refuse_missing
 from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
 from bayesify.cli.recipe_flags import takes_recipe
 from bayesify.errors import choose
@@ -96,6 +96,8 @@ def compare(
     chosen: dict[str, Any] = {"methods": listed, "seeds": seeds, "draws": draws, "folds": folds}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     chosen["engine"] = engine_of(engine, address, jobs, threads, part, str(settings.get("device") or "cpu"))
+    if "data" in settings:
+        refuse_missing(str(settings["data"]))
     if against is not None:
         choose("reference", against, ("hmc",))
         if folds is not None:

@@ -99,7 +99,7 @@ def score_run(
     """Score a run and write the scores to its `metrics.json`; examples that a guarantee was made from are left out."""
     from bayesify.decisions import saved_check
     from bayesify.evaluation import evaluate as score
-    from bayesify.evaluation.baselines import beaten_by, training_nll, worse_than_constant
+    from bayesify.evaluation.baselines import TITLES, beaten_by, training_nll, worse_than_constant
     from bayesify.evaluation.imbalance import never_predicted
     from bayesify.methods.after_fit import low_elbo
     from bayesify.workflows import guarantees, run_data, train, unknown_check
@@ -133,7 +133,8 @@ def score_run(
     metrics: dict[str, Any] = plain(about | evaluation.to_dict() | beside)
     train.write_metrics(run, metrics)
     if left_out:
-        say(f"{left_out:,} examples are left out: the run was recalibrated or certified on them")
+        were, them = ("example is", "it") if left_out == 1 else ("examples are", "them")
+        say(f"{left_out:,} {were} not scored, because the run was recalibrated or certified on {them}")
     return {"run": str(run)} | metrics, evaluation
 
 

@@ -117,7 +117,8 @@ def export(
     if not made.outputs:
         return
     print(f"outputs: {', '.join(made.outputs)}; inputs are {'raw' if made.raw else 'as the network takes them'}")
-    print(f"accepted: {rule or 'every finite prediction (give --at-least, --at-most, or certify the run)'}")
+    limit = "--at-least" if method.likelihood.kind == "classification" else "--at-most"
+    print(f"accepted: {rule or f'every finite prediction. To set a limit, give {limit} or certify the run first'}")
     print(f"largest difference from predict: {made.difference:.1e}")
     if method.held == 1:
         say("the run has one set of weights: its epistemic uncertainty is zero")

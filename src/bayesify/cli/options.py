@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bayesify.cli.output import say
+from bayesify.cli.output import CommandError, say
 from bayesify.methods.cards import CARDS
 
 # Names for shell completion, listed here so that no data module is imported.
@@ -39,6 +39,13 @@ def name_of(data: str) -> str:
     """A short name of data for the default name of a folder: the file without its suffixes."""
     place = data.partition("?query=")[0]
     return Path(Path(place).name.removesuffix(".gz")).stem
+
+
+def refuse_missing(data: str) -> None:
+    """Refuse a file that is not there, before PyTorch is loaded; names of data sets have no suffix."""
+    place = Path(data).expanduser()
+    if place.suffix and not data.startswith("sqlite:") and not place.exists():
+        raise CommandError(f"{place}: there is no such file")
 
 
 def say_unprepared(*folders: Path) -> None:

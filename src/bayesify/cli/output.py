@@ -29,24 +29,22 @@ class CommandError(Exception):
 class Beginning(MetaPathFinder):
     """One line on standard error at the moment when PyTorch begins to load, which takes seconds.
 
-    It is printed in a log too, but not beside `--json` unless a person watches: a program that reads the result needs
-    no line that says it is coming. A command that is refused before it computes prints its error alone.
+    It is for a person who waits at a terminal, and is printed nowhere else: standard error in a log or a pipe has what
+    went wrong alone. A command that is refused before it computes prints its error alone.
 
     Args:
         command: the name of the command.
-        as_json: whether a program reads the result.
 
     """
 
-    def __init__(self, command: str, *, as_json: bool) -> None:
+    def __init__(self, command: str) -> None:
         self.what = command
-        self._silent = as_json and not sys.stderr.isatty()
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         """Print the line before torch is imported; others find the module."""
         if fullname == "torch":
             self.forget()
-            if not self._silent:
+            if sys.stderr.isatty():
                 say(f"{self.what}: loading PyTorch")
 
     def forget(self) -> None:
@@ -55,9 +53,9 @@ class Beginning(MetaPathFinder):
             sys.meta_path.remove(self)
 
 
-def begin(command: str, *, as_json: bool) -> Beginning:
+def begin(command: str) -> Beginning:
     """Announce that PyTorch loads, if a command loads it."""
-    beginning = Beginning(command, as_json=as_json)
+    beginning = Beginning(command)
     if "torch" not in sys.modules:
         sys.meta_path.insert(0, beginning)
     return beginning
@@ -134,4 +132,32 @@ def _usage(problem: Any) -> str:
     if line.startswith("No such command"):
         wrong = line.split("'")[1] if "'" in line else line
         return f"there is no command {wrong!r}{nearest(wrong, getattr(command, 'commands', {}))}"
+    extra = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.+)\)", line)
+    if extra:
+        return _unexpected(extra[1], command)
+    details = getattr(problem.__cause__, "errors", None)
+    if option is None and details is not None and getattr(problem, "param", None) is not None:
+        return _misread(problem, details())
     return line[:1].lower() + line[1:]
+
+
+def _unexpected(words: str, command: Any) -> str:
+    """What a command that takes other arguments, or none, says of the words that are too many."""
+    name = getattr(command, "name", None) or "this command"
+    takes = any(parameter.param_type_name == "argument" for parameter in getattr(command, "params", []))
+    options = {opt for parameter in getattr(command, "params", []) for opt in parameter.opts}
+    if takes:
+        return f"{name} takes no more arguments, got {words!r}: see bayesify {name} --help"
+    hint = f"give data as --data {words.split(maxsplit=1)[0]}" if "--data" in options else f"see bayesify {name} --help"
+    return f"{name} takes options alone, got {words!r}: {hint}"
+
+
+def _misread(problem: Any, details: Sequence[dict[str, Any]]) -> str:
+    """The option, what it takes and the given value, where a text is no number."""
+    first = details[0] if details else {}
+    kinds = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    kind = kinds.get(str(first.get("type", "")).partition("_")[0])
+    message = " ".join(str(first.get("msg", problem.message)).split())
+    expected = f"must be {kind}" if kind else message[:1].lower() + message[1:]
+    name = problem.param.opts[0] if problem.param.param_type_name == "option" else problem.param.human_readable_name
+    return f"{name} {expected}, got {first.get('input')!r}"

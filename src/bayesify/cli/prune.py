@@ -91,7 +91,10 @@ def prune(
 
 def _print(result: dict[str, Any], before: Evaluation, after: Evaluation, key: str) -> None:
     share = 1 - result["kept"] / result["weights"]
-    print(f"{result['kept']:,} of {result['weights']:,} random weights kept ({share:.1%} dropped, by {result['by']})")
+    print(
+        f"{result['kept']:,} of {result['weights']:,} random weights kept ({share:.1%} dropped, by {result['by']};"
+        " biases are always kept)"
+    )
     was, now = getattr(before, key), getattr(after, key)
     print(f"{key} {was:.4f} before, {now:.4f} after; nll {before.nll:.4f}, {after.nll:.4f}")
     curve = result.get("curve", {"fractions": [], "error": []})

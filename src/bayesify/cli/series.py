@@ -11,6 +11,9 @@ from bayesify.cli.options import Draws, Json, OwnNetwork, Run, Seed, say_unprepa
 from bayesify.cli.output import CommandError, emit, say, write_csv
 from bayesify.workflows.recipe import DRAWS
 
+# A larger bound on the difference of two shares says nothing that helps.
+_USEFUL = 0.2
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -78,11 +81,12 @@ def series(
         emit(result)
         return
     print(f"{result['targets']:,} targets ({examples.what}): {result['missed']:.1%} missed, {alpha:.1%} allowed")
-    if made.bound < 1:
+    if made.bound <= _USEFUL:
         print(f"by the theorem the two differ by at most {made.bound:.1%}; ", end="")
     else:
         # The bound is inversely proportional to the number of targets.
-        print(f"the theorem says something from about {made.bound * len(y):,.0f} targets on; ", end="")
+        needed = made.bound / _USEFUL * len(y)
+        print(f"too few targets for the theorem: from about {needed:,.0f} on the two differ by at most {_USEFUL:.0%}; ")
     print(f"the method's own intervals miss {result['own_missed']:.1%}")
     if out is not None:
         say(f"{len(y)} intervals are in {out}")

@@ -145,8 +145,10 @@ def sweep(
 
 
 def _list(search: Any, folder: Path, *, as_json: bool) -> None:
-    from bayesify.workflows.sweep.sweep import SCORES
+    from bayesify.workflows.sweep.sweep import SCORES, Search, prepare_with_classes, with_usual_normalisation
 
+    if search.data != Search.data:  # which has classes, and may have to be downloaded first
+        prepare_with_classes(with_usual_normalisation(search))
     fleets = {
         name: {"networks": len(numbers), "finished": (folder / name / SCORES).exists()}
         for name, numbers in search.fleets().items()

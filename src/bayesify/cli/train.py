@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bayesify.cli.engine_flags import PANEL, Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
-from bayesify.cli.options import Json, name_of
+from bayesify.cli.options import Json, name_of, refuse_missing
 from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
 from bayesify.cli.recipe_flags import given_flags, takes_recipe
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
@@ -104,6 +104,7 @@ def train(
     else:
         base = {} if config is None else read_config_file(config, settings.get("network"))
         recipe = make_recipe(base, settings)
+        refuse_missing(recipe.data)
         folder = out or Path("runs") / f"{name_of(recipe.data)}-{recipe.method}"
         if slices is None:
             trained = _train(recipe, folder, overwrite=overwrite)

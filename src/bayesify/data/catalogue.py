@@ -72,7 +72,9 @@ def canonical(name: str) -> str:
     wanted = name.strip().casefold()
     wanted = ALIASES.get(wanted, wanted).casefold()
     if wanted not in folded:
-        raise unknown_name("data set", name, [*KNOWN, *ALIASES], f"; or give a file ({suffixes()}) or a folder")
+        raise unknown_name(
+            "data set", name, [*KNOWN, *ALIASES], f"; see bayesify data, or give a file ({suffixes()}) or a folder"
+        )
     return folded[wanted]
 
 

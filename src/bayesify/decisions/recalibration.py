@@ -39,6 +39,13 @@ _RIDGE = 1e-4
 
 logger = logging.getLogger("bayesify")
 
+# Guarantees and what else was measured on predictions, as a person calls them.
+_GUARANTEES = {
+    "refusal": "the guaranteed error of accepted predictions",
+    "conformal": "the guaranteed coverage of sets or intervals",
+    "reference": "the reference scores for the test of shifted inputs",
+}
+
 
 def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 100, seed: int = 0) -> Method:
     """Correct the probabilities of a method on held-out data, as the last step of every later prediction.
@@ -96,7 +103,8 @@ def recalibrate(bnn: Method, data: Any, by: str | None = None, *, draws: int = 1
     dropped = [name for name in bnn.guarantees if name != "used"]
     if dropped:
         logger.warning(
-            "earlier guarantees (%s) are dropped: they were made without this recalibration", ", ".join(dropped)
+            "deleted, because it was made without this recalibration: %s; make it again (bayesify certify)",
+            ", ".join(_GUARANTEES.get(name, name) for name in dropped),
         )
         bnn.guarantees = {name: value for name, value in bnn.guarantees.items() if name not in dropped}
     return bnn

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torch import nn
 
@@ -171,9 +172,22 @@ def _by_pattern(trained: Sequence[str], pattern: str, *, alone: bool) -> set[str
     if alone and not any(symbol in pattern for symbol in "*?[."):
         raise ValueError(
             f'bayesian must be "all", "last_layer", "last_block", "lora" or name patterns, got {pattern!r}'
-            f"{nearest(pattern, [*_WORDS, *_names(trained)])}"
+            f"{_hint(pattern, trained, _WORDS)}"
         )
-    raise ValueError(f"bayesian pattern {pattern!r} matches no trained tensor{nearest(pattern, _names(trained))}")
+    raise ValueError(f"bayesian pattern {pattern!r} matches no trained tensor{_hint(pattern, trained)}")
+
+
+def _hint(pattern: str, trained: Sequence[str], words: Iterable[str] = ()) -> str:
+    """The end of an error message: a name that was meant, a wider pattern that matches, or the nearest names."""
+    names = [*words, *_names(trained)]
+    meant = nearest(pattern, names)
+    if "did you mean" in meant or len(names) <= 5:
+        return meant
+    wider = f"*{pattern.strip('*')}*"
+    found = _matched(wider, trained) if wider != "**" else []
+    if found:
+        return f"; did you mean {wider!r}, which matches {found[0]!r}{', ...' if len(found) > 1 else ''}?"
+    return f"; nearest: {', '.join(difflib.get_close_matches(pattern, names, n=3, cutoff=0.0))}"
 
 
 def _matched(pattern: str, trained: Sequence[str]) -> list[str]:

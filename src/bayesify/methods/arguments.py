@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # What other libraries call the arguments of `fit`.
-_OTHER_NAMES = {
+OTHER_NAMES = {
     "lr": "learning_rate",
     "rate": "learning_rate",
     "n_epochs": "epochs",
@@ -61,7 +61,7 @@ def explained_arguments(function: Callable[P, R]) -> Callable[P, R]:
         if len(args) < 2 and "data" not in kwargs:
             raise TypeError("fit needs the data: fit((x, y), epochs=...)")
         for name in kwargs:
-            meant = _OTHER_NAMES.get(name)
+            meant = OTHER_NAMES.get(name)
             if name not in parameters and (not open_ended or meant in parameters):
                 known = f"; use {meant}=" if meant in parameters else nearest(name, named)
                 raise TypeError(f"fit has no argument {name!r}{known}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from bayesify.errors import first_line
+from bayesify.errors import BayesifyWarning, first_line
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
 from bayesify.functional.precision import decided
 from bayesify.functional.trace_recorders import EscapedWeightsError
@@ -177,6 +179,21 @@ def check_last_batch(network: Network, examples: Examples, batch_size: int, accu
         ) from problem
 
 
+# Runs for which `bayesify.prepare` has made inputs in this process.
+PREPARED: set[Path] = set()
+
+
+def warn_of_raw_inputs(run: Path) -> None:
+    """Warn of inputs that `bayesify.prepare` has not made: it was not called for the run."""
+    if run not in PREPARED:
+        warnings.warn(
+            f"{run} takes inputs scaled and encoded as in training: unless yours are, the predictions mean nothing; "
+            "call predict(bayesify.prepare(run, raw_inputs))",
+            BayesifyWarning,
+            stacklevel=5,
+        )
+
+
 def same_kind(x: Any, trained_on: Shapes) -> bool:
     """Whether inputs have the shapes seen in training; a wrong number of axes or of features is an error.
 
@@ -189,6 +206,11 @@ def same_kind(x: Any, trained_on: Shapes) -> bool:
     table = all(len(leaf.shape) == 2 and leaf.is_floating_point() for leaf in leaves)
     if not axes or (table and shapes != trained_on):
         now, then = (_text(each, names_of(x)) for each in (shapes, trained_on))
+        if len(leaves) == 1 and [list(leaves[0].shape)] == [list(shape) for shape in trained_on]:
+            raise ValueError(
+                f"inputs have shape {list(leaves[0].shape)}, a single input, the network was trained on {then}: give "
+                "a batch of one, x[None]"
+            )
         raise ValueError(f"inputs have shape {now}, the network was trained on {then}")
     return shapes == trained_on
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from bayesify.functional.shared_prefix import shared_prefix
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.methods import memory
-from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network
+from bayesify.methods.checks import explained, few, noise_prior_of, same_kind, try_network, warn_of_raw_inputs
 from bayesify.methods.over_processes import predicted_together
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.predictive import Predictive, Recalibrated
@@ -80,6 +81,8 @@ class Prediction(nn.Module, ABC):
     input_shapes: list[list[int]] | None
     input_names: list[str] | None
     recalibration: Recalibration | None
+    # The run folder that `bayesify.load` read, if its inputs have to be prepared, until the first prediction.
+    prepared_by: Path | None = None
 
     @abstractmethod
     def weights(self, draws: Sequence[int], seed: int) -> Tensor:
@@ -429,6 +432,9 @@ class Prediction(nn.Module, ABC):
     def _looked_at(self, x: Any, batch_size: int | None) -> tuple[Any, int, int]:
         """Inputs as the network takes them, the size of its widest layer for one input, and the batch size."""
         batch_size = self.inputs_at_once if batch_size is None else at_least("batch_size", batch_size, 1)
+        if self.prepared_by is not None:
+            warn_of_raw_inputs(self.prepared_by)
+            self.prepared_by = None
         x = self._by_name(as_inputs(x, self.network.dtype))
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(few(self.network, x))

@@ -354,7 +354,10 @@ def parse_hyperprior(text: str, prior: str) -> Hyperprior:
             settings[argument] = float(word)
         except ValueError:
             raise ValueError(f"{argument} in hyperprior {text!r} must be a number, got {word!r}") from None
-    return kind(**settings)
+    try:
+        return kind(**settings)
+    except ValueError as problem:
+        raise ValueError(f"{problem}, in hyperprior {text!r} of prior {prior!r}") from None
 
 
 # At shapes above one the algorithm accepts at least 95 in 100 proposals: 24 in a row fail once in 10^31.

@@ -82,7 +82,11 @@ def parse(text: str) -> Prior:
     if not required <= len(words) <= len(names) or "" in words:
         form = f"{kind.name}:{','.join(names)}" if names else kind.name
         raise ValueError(f"prior {text!r} does not have the form {form}")
-    return kind(**{name: _argument(name, word, text) for name, word in zip(names, words, strict=False)})
+    given = {name: _argument(name, word, text) for name, word in zip(names, words, strict=False)}
+    try:
+        return kind(**given)
+    except ValueError as problem:
+        raise ValueError(f"{problem}, in prior {text!r}") from None
 
 
 def parse_mapping(text: str) -> dict[str, Prior]:

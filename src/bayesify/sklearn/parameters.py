@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight
 from torch import nn
 
 from bayesify.errors import BayesifyWarning, choose
+from bayesify.methods.arguments import OTHER_NAMES
 from bayesify.methods.method import Method
 
 
@@ -79,5 +80,10 @@ def checked_options(
     for key in options or {}:
         if key in named:
             raise ValueError(f"{name} must not hold {key!r}: set the estimator's own parameter instead")
+        meant = OTHER_NAMES.get(key)
+        if meant is not None and key not in known and meant in known:
+            own = {"seed": "random_state"}.get(meant, meant)
+            where = f"the estimator's own parameter {own}=" if meant in named else f"{meant!r}"
+            raise ValueError(f"unknown setting in {name} {key!r}; use {where}")
         choose(f"setting in {name}", key, [other for other in known if other not in named])
     return dict(options or {})

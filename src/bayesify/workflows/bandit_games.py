@@ -25,7 +25,7 @@ from bayesify.decisions import (
     wheel_bandit,
 )
 from bayesify.decisions.bandit_agents import RULES
-from bayesify.errors import at_least, choose
+from bayesify.errors import at_least, choose, nearest
 from bayesify.evaluation.seed_statistics import estimate, paired
 from bayesify.methods.cards import CARDS
 from bayesify.networks import mlp
@@ -139,7 +139,11 @@ def read_agent(text: str) -> tuple[str, str, float]:
         except ValueError:
             raise ValueError(f"an agent with random acts is written as linear-greedy-5%, got {text!r}") from None
     model, _, rule = name.rpartition("-")
-    choose("rule of an agent", rule, RULES)
+    if rule not in RULES:
+        raise ValueError(
+            f"an agent is a model and a rule ({', '.join(RULES)}), as linear-thompson, got {text!r}"
+            f"{nearest(rule, RULES) if model else ''}"
+        )
     choose("model of an agent", model, (*MODELS, *METHODS))
     if model in METHODS and rule == "ucb":
         raise ValueError(f"{model} has thompson and greedy, got {text!r}: ucb is for {', '.join(MODELS)}")

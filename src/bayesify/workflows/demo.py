@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify import networks
+from bayesify import networks, runs
 from bayesify.data import DataSet, open_data, withhold
+from bayesify.errors import RunError
 from bayesify.files import write_json
 from bayesify.likelihoods import Categorical
 from bayesify.methods.cards import CARDS
@@ -81,7 +82,7 @@ def run(
     """Train and compare; write `report.html`, a run folder for each network and two images to predict.
 
     Args:
-        out: the folder; an earlier demo in it is replaced.
+        out: the folder; an earlier demo in it is replaced, and other content is refused.
         withheld: the digit that no network is taught.
         seed: of initial weights, shuffling and noise.
         quick: a twentieth of the training, to check that everything works.
@@ -91,8 +92,12 @@ def run(
     Returns:
         The results, the rows of the table, the report and the run folders.
 
+    Raises:
+        RunError: the folder holds something else.
+
     """
     out, console = Path(out), console or _terminal()
+    _check_folder(out)
     prepared, raw = _digits(withheld, seed), withhold(open_data("digits"), str(withheld))
     folders = {name: out / name for name in CANDIDATES}
     with claimed(*folders.values(), overwrite=True), _one_thread():
@@ -105,6 +110,14 @@ def run(
     _explain(console, results, str(withheld))
     _print_next_steps(console, report, folders["variational"], out)
     return Demo(results, rows, report, folders)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder that holds something else, such as a run; an earlier demo is replaced."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if (out / runs.CONFIG).exists() or not any((out / name).is_dir() for name in CANDIDATES):
+        raise RunError(f"{out} holds something that is not a demo: choose another folder (--out)")
 
 
 def every_digit(*, seed: int = 0, quick: bool = False, progress: bool = True) -> dict[str, list[TrainedResult]]:

@@ -1,12 +1,11 @@
 """Reading trained runs: for Python, the command line, the server and the studio.
 
 `bayesify predict` and the server prepare raw inputs themselves. In Python a method takes tensors as in training;
-`bayesify.prepare` makes them from raw inputs, and `load` warns where that is needed.
+`bayesify.prepare` makes them from raw inputs, and the first prediction warns where that was not done.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +21,6 @@ from bayesify.runs import checkpoint
 from bayesify.workflows.build import user_factory
 from bayesify.workflows.recipe import Recipe, make_recipe, settings_of_run
 
-logger = logging.getLogger("bayesify")
-
 
 def load(
     path: str | Path,
@@ -34,7 +31,8 @@ def load(
     """Read a method from a run folder; of an interrupted run, the state of its last checkpoint.
 
     The method takes inputs as they were in training. For a run of `bayesify train`, `bayesify.prepare` makes them from
-    raw inputs, and a warning says so. Predictions are in the units of the targets. Nothing in the folder is executed.
+    raw inputs. The first prediction gives a `BayesifyWarning` if `prepare` has not been called for the run. Predictions
+    are in the units of the targets. Nothing in the folder is executed.
 
     Args:
         path: the folder.
@@ -56,7 +54,7 @@ def load(
     """
     method = saving.load(path, network, device, output)
     if _changes_inputs(method.notes.get("preparation") or {}):
-        logger.warning("%s takes inputs prepared as in training: call predict(bayesify.prepare(run, raw_inputs))", path)
+        method.prepared_by = Path(path).resolve()
     return method
 
 

@@ -203,9 +203,10 @@ def describe_table(notes: dict[str, Any]) -> str | None:
     classes = notes["class_names"]
     kind = f"{len(classes)} classes" if classes else "a number"
     count = notes["examples"]["test"]
-    tested = f"{count} rows set aside for testing" if count else "all rows are for training"
+    tested = f"{count} row{'' if count == 1 else 's'} set aside for testing" if count else "all rows are for training"
     return (
-        f"target {notes['target_name']} ({kind}) from {len(names)} columns: {', '.join(names[:8])}"
+        f"the target is {notes['target_name']} ({kind}), from {len(names)} column{'' if len(names) == 1 else 's'}: "
+        f"{', '.join(names[:8])}"
         f"{', ...' if len(names) > 8 else ''}; {tested}"
     )
 

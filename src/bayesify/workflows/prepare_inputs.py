@@ -19,6 +19,7 @@ from bayesify.data.databases import is_query
 from bayesify.data.frames import is_frame, rows_of_columns
 from bayesify.errors import RunError, nearest
 from bayesify.methods import Method
+from bayesify.methods.checks import PREPARED
 from bayesify.workflows.inputs import fit_array, prepare_predictable, read_inputs
 
 
@@ -65,6 +66,9 @@ def prepare(
         name = "this method" if isinstance(run, Method) else run
         raise RunError(f"{name} was trained on tensors and has no preparation: give predict inputs as in training")
     preparation = Preparation.from_dict(plain)
+    folder = run.run if isinstance(run, Method) else _folder(run)
+    if folder is not None:
+        PREPARED.add(folder.resolve())
     raw = _raw(inputs, preparation)
     rows = raw if isinstance(raw, EncodedRows) else EncodedRows(raw, [None] * len(raw))
     if reasons:

@@ -178,7 +178,7 @@ def test_a_table_is_searched_for_the_target_that_is_named_and_says_so(tmp_path, 
     result = json.loads(capsys.readouterr().out)
     assert result["target"] == "species"
     assert result["search"]["normalise"] == "standard"
-    description = "target species (3 classes) from 4 columns: sl, sw, pl, pw"
+    description = "the target is species (3 classes), from 4 columns: sl, sw, pl, pw"
     assert description in result["understood"]
     assert description in (tmp_path / "s" / "report.html").read_text()
     winner = bf.runs.read_config(tmp_path / "s" / result["test"]["run"])["data"]
@@ -187,10 +187,12 @@ def test_a_table_is_searched_for_the_target_that_is_named_and_says_so(tmp_path, 
     assert description in capsys.readouterr().out
     # By default the last column, which is said too; it is another search.
     assert main(["sweep", "small-grid", *flags, "--out", str(tmp_path / "last")]) == 0
-    assert "target colour (2 classes) from 5 columns: sl" in capsys.readouterr().out
+    assert "the target is colour (2 classes), from 5 columns: sl" in capsys.readouterr().out
     assert main(["sweep", "small-grid", *flags]) == 2
     assert "holds another search" in capsys.readouterr().err
     assert main(["sweep", "small-grid", *flags, "--target", "sl", "--out", str(tmp_path / "number")]) == 2
+    assert "a search is for classes, but the target 'sl'" in capsys.readouterr().err
+    assert main(["sweep", "small-grid", *flags, "--target", "sl", "--list"]) == 2
     assert "a search is for classes, but the target 'sl'" in capsys.readouterr().err
     # What cannot be searched leaves nothing in the way of the next try.
     assert not (tmp_path / "number").exists()

@@ -215,11 +215,28 @@ def begin(search: Search, out: Path, device: str, engine: Engine) -> PreparedDat
     """
     if engine.here:
         check_device(device)
+    prepared = prepare_with_classes(search)
+    _claim(search, out)
+    return prepared
+
+
+def prepare_with_classes(search: Search) -> PreparedData:
+    """The data of a search, which must have classes.
+
+    Args:
+        search: the settings.
+
+    Returns:
+        The data.
+
+    Raises:
+        DataError: the data cannot be read, or has no classes.
+
+    """
     prepared = prepare_data(_recipe(search))
     if prepared.kind != "classification":
         target = f"the target {prepared.notes['target_name']!r} of {search.data} is a number"
         raise DataError(f"a search is for classes, but {target}: name another column as the target")
-    _claim(search, out)
     return prepared
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bayesify.errors import choose
+from bayesify.errors import nearest
 
 if TYPE_CHECKING:
     from bayesify_studies.experiments.framework.experiment import Experiment
@@ -59,6 +59,9 @@ NAMES = (
 
 def find(name: str) -> Experiment:
     """An experiment by its name."""
-    module = choose("experiment", name, NAMES).replace("-", "_")
+    if name not in NAMES:
+        hint = nearest(name, NAMES) or "; bayesify reproduce --list names them"
+        raise ValueError(f"unknown experiment {name!r}{hint}")
+    module = name.replace("-", "_")
     experiment: Experiment = import_module(f"bayesify_studies.experiments.{module}").EXPERIMENT
     return experiment
