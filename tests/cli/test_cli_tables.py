@@ -84,6 +84,7 @@ def test_a_class_that_is_never_predicted_and_a_better_baseline_are_alerts(folder
     alerts = " ".join(json.loads(call("evaluate", run, "--json").out)["alerts"])
     assert "never predicts" in alerts
     assert "predicts better: NLL" in alerts
+    assert "worse than a constant prediction: its NLL" in alerts
 
 
 def test_balanced_weights_find_the_rare_class_and_the_run_can_be_repeated(folder, call):

@@ -108,6 +108,9 @@ def test_predictions_worse_than_the_best_constant_are_an_alert_beyond_chance():
     assert "worse than a constant prediction: its NLL on 100 test examples is 0.9163" in worse_than_constant(
         *two_classes(100, 0.4)
     )
+    assert "it overfitted (its NLL on training data is 0.01)" in worse_than_constant(*two_classes(100, 0.4), 0.01)
+    assert "; train longer; or the inputs" in worse_than_constant(*two_classes(100, 0.4), 0.9)
+    assert "; it may have overfitted; or the inputs" in worse_than_constant(*two_classes(100, 0.4))
     assert worse_than_constant(*two_classes(100, 0.6)) is None
     generator = torch.Generator().manual_seed(0)
     outputs = torch.randn(1, 20, 2, generator=generator)  # of 20 examples a guess may be right or wrong

@@ -115,9 +115,10 @@ def score_run(
     alerts = [never_predicted(evaluation)]
     if models or _maybe_worse_than_constant(method, examples, evaluation):
         predictive = method.predict(examples.x, draws=draws, seed=seed, by=by)
-        beaten = beaten_by(predictive, examples.y, models, training_nll(method))
+        seen = training_nll(method)
+        beaten = beaten_by(predictive, examples.y, models, seen)
         by_constant = beaten is not None and beaten.startswith(TITLES["constant"])
-        alerts += [beaten, None if by_constant else worse_than_constant(predictive, examples.y)]
+        alerts += [beaten, None if by_constant else worse_than_constant(predictive, examples.y, seen)]
     evaluation = evaluation.with_elbo(run_data.elbo_of(method, examples, draws, seed))
     about = {"method": method.name, "data": examples.what, "ood": examples.unknown_what, "by": by, "seed": seed}
     promises = guarantees.score_promises(method, examples, {"draws": draws, "seed": seed, "by": by}, max_error)

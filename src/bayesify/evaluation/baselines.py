@@ -126,12 +126,13 @@ def training_nll(method: Method) -> float | None:
     return float(kept["nll"])
 
 
-def worse_than_constant(predictive: Predictive, targets: Any) -> str | None:
+def worse_than_constant(predictive: Predictive, targets: Any, training_nll: float | None = None) -> str | None:
     """A sentence where predictions are worse than the best one that ignores the inputs, beyond two standard errors.
 
     Args:
         predictive: the network's predictions for the test examples.
         targets: their targets.
+        training_nll: that of the network, which shows overfitting.
 
     Returns:
         The sentence, or None.
@@ -152,9 +153,13 @@ def worse_than_constant(predictive: Predictive, targets: Any) -> str | None:
     error = float(lost.std(ddof=1)) / math.sqrt(len(lost)) if np.isfinite(lost).all() else 0.0
     if not own - other > _STANDARD_ERRORS * error:
         return None
+    cure = None if training_nll is None else overfitted(training_nll, losses.cpu().tolist(), other)
+    if cure is None:
+        learned_nothing = training_nll is not None and training_nll >= other
+        cure = "train longer" if learned_nothing else "it may have overfitted"
     return (
         f"worse than a constant prediction: its NLL on {len(lost):,} test examples is {own:.4g}, the best one that "
-        f"ignores the inputs has {other:.4g}; it overfitted, or {_NO_SIGNAL}"
+        f"ignores the inputs has {other:.4g}; {cure}; or {_NO_SIGNAL}"
     )
 
 

@@ -118,12 +118,13 @@ def comparison_report(
 def _alerts_on(result: MethodResult) -> list[Alert]:
     history = result.history
     raised = alerts(result.label, result.method, history["loss"], history["kl"], result.predictive, result.targets)
-    beaten = beaten_by(result.predictive, result.targets, result.baselines, training_nll(result.method))
+    seen = training_nll(result.method)
+    beaten = beaten_by(result.predictive, result.targets, result.baselines, seen)
     by_constant = beaten is not None and beaten.startswith(TITLES["constant"])
     texts = {
         "never_predicted": never_predicted(result.evaluation),
         "beaten": beaten,
-        "worse_than_constant": None if by_constant else worse_than_constant(result.predictive, result.targets),
+        "worse_than_constant": None if by_constant else worse_than_constant(result.predictive, result.targets, seen),
         "one_column": share_of_inputs(_columns(result)),
     }
     return raised + [Alert(result.label, kind, text) for kind, text in texts.items() if text is not None]
