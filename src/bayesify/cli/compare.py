@@ -92,12 +92,12 @@ def compare(
     The same command resumes an interrupted comparison.
     """
     del context
+    if "data" in settings:
+        refuse_missing(str(settings["data"]))
     listed = None if methods is None else [name for name in methods.split(",") if name.strip()]
     chosen: dict[str, Any] = {"methods": listed, "seeds": seeds, "draws": draws, "folds": folds}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     chosen["engine"] = engine_of(engine, address, jobs, threads, part, str(settings.get("device") or "cpu"))
-    if "data" in settings:
-        refuse_missing(str(settings["data"]))
     if against is not None:
         choose("reference", against, ("hmc",))
         if folds is not None:
