@@ -71,11 +71,11 @@ def recalibrate(
     for notice in examples.notices:
         say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
-    _say_trained_on(run, examples, part)
     before = score(method, (part.x, part.y), draws=draws, seed=seed)
     with _naming(part, examples, method):
         fit(method, (part.x, part.y), by, draws=draws, seed=seed)
     after = score(method, (part.x, part.y), draws=draws, seed=seed)
+    _say_trained_on(run, examples, part)
     guarantees.mark_used(method, part)
     guarantees.write(method, run)
     say_unprepared(run)
@@ -145,7 +145,6 @@ def certify(
     for notice in examples.notices:
         say(notice)
     part = guarantees.choose_part(method, examples, share, seed)
-    _say_trained_on(run, examples, part)
     drawn_from = examples.what.replace("all of ", "the examples of ", 1)
     population = population or f"inputs drawn in the same way as {drawn_from}"
     settings: dict[str, Any] = {"draws": draws, "seed": seed, "population": population}
@@ -158,6 +157,7 @@ def certify(
         if alpha is not None:
             decisions.conformal(method, trained, alpha, kind, class_conditional=class_conditional, **settings)
     guarantees.watch_inputs(method, part, draws, seed)
+    _say_trained_on(run, examples, part)
     guarantees.mark_used(method, part)
     content = guarantees.write(method, run)
     say_unprepared(run)
