@@ -157,6 +157,8 @@ SETTINGS = {
     ("--resume", "nowhere"): "no run at nowhere",
     ("--epoch", "3"): "did you mean '--epochs'?",
     ("--unit", "3"): "did you mean '--units'?",
+    ("--nonsense", "3"): "there is no option --nonsense; see --help",
+    ("--learning-rate", "abc"): "--learning-rate must be a number, got 'abc'",
 }
 
 

@@ -145,9 +145,12 @@ def sweep(
 
 
 def _list(search: Any, folder: Path, *, as_json: bool) -> None:
+    from bayesify.data import available
     from bayesify.workflows.sweep.sweep import SCORES, Search, prepare_with_classes, with_usual_normalisation
 
-    if search.data != Search.data:  # which has classes, and may have to be downloaded first
+    # A list needs no data, but where they are here they are checked as by the search. The default has classes.
+    here = {row.name for row in available() if row.here}
+    if search.data != Search.data and (search.data in here or Path(search.data).expanduser().exists()):
         prepare_with_classes(with_usual_normalisation(search))
     fleets = {
         name: {"networks": len(numbers), "finished": (folder / name / SCORES).exists()}
