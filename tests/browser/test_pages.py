@@ -296,7 +296,7 @@ def test_a_link_to_a_trained_surface_trains_it_again(visit):
     expect(page).to_have_url(re.compile("trained=1"))
     again = visit().open(f"?{page.url.partition('/?')[2]}")
     expect(again.locator("#training-status")).to_have_attribute("data-state", "trained", **patient)
-    said = [re.sub("in [0-9.]+ (s|min)", "", each.locator("#training-status").inner_text()) for each in (page, again)]
+    said = [re.sub(r"in [0-9.]+\s(s|min)", "", each.locator("#training-status").inner_text()) for each in (page, again)]
     assert said[0] == said[1]
     # Points that have changed are no longer those of the link.
     again.get_by_role("radio", name="Remove").check()

@@ -201,7 +201,7 @@ def test_large_activations_are_answered_in_small_pieces(monkeypatch):
         seen.append(theta.shape[0] * part.shape[0])
         return original(theta, part, **kwargs)
 
-    monkeypatch.setattr(module, "_PASS_ELEMENTS", 4 * 64 * 5)
+    monkeypatch.setattr(module, "PASS_ELEMENTS", 4 * 64 * 5)
     monkeypatch.setattr(method.network, "outputs", outputs)
     torch.testing.assert_close(method.predict(x, draws=6).outputs, expected)
     assert max(seen) <= 5

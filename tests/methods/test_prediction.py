@@ -30,8 +30,8 @@ def test_pieces_fit_in_the_budget_wherever_one_draw_of_one_input_does(weights, w
     assert 1 <= inputs <= batch_size
     assert draws >= 1
     room = {"draws": 1, "pass": 1} if device == "cpu" else prediction._ROOM
-    assert draws * weights <= max(weights, room["draws"] * prediction._DRAW_ELEMENTS)
-    assert draws * inputs * widest <= max(widest, room["pass"] * prediction._PASS_ELEMENTS)
+    assert draws * weights <= max(weights, room["draws"] * prediction.DRAW_ELEMENTS)
+    assert draws * inputs * widest <= max(widest, room["pass"] * prediction.PASS_ELEMENTS)
     if device == "cpu" and weights >= LOOP_FROM_WEIGHTS:
         assert draws * weights <= max(weights, prediction._CACHED_ELEMENTS)
 
@@ -42,8 +42,8 @@ def test_a_small_gpu_is_asked_for_less(gibibytes, passes, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
     weights, widest, inputs = 1000, 10, 100
     draws, _ = pieces(weights, widest, inputs, torch.device("cuda"))
-    by_weights = prediction._DRAW_ELEMENTS * max(1, passes // 8) // weights
-    assert draws == min(by_weights, passes * prediction._PASS_ELEMENTS // (widest * inputs))
+    by_weights = prediction.DRAW_ELEMENTS * max(1, passes // 8) // weights
+    assert draws == min(by_weights, passes * prediction.PASS_ELEMENTS // (widest * inputs))
 
 
 @pytest.mark.parametrize("likelihood", [Categorical(), GaussianLogits(samples=20)])
@@ -56,8 +56,8 @@ def test_answers_do_not_depend_on_the_pieces(likelihood, monkeypatch):
     monkeypatch.setattr(
         bnn, "outputs_at", lambda theta, part, *rest: seen.append(theta.numel()) or evaluate(theta, part, *rest)
     )
-    monkeypatch.setattr(prediction, "_DRAW_ELEMENTS", 3 * bnn.network.size)
-    monkeypatch.setattr(prediction, "_PASS_ELEMENTS", 30 * 8)
+    monkeypatch.setattr(prediction, "DRAW_ELEMENTS", 3 * bnn.network.size)
+    monkeypatch.setattr(prediction, "PASS_ELEMENTS", 30 * 8)
     pieced = bnn.predict(x, draws=19, seed=4, batch_size=7)
     assert len(seen) > 19
     assert max(seen) <= 3 * bnn.network.size

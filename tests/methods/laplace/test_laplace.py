@@ -456,7 +456,7 @@ def test_an_answer_does_not_depend_on_batch_mates_or_on_chunks_of_draws(monkeypa
     whole = method.predict(x, draws=9, seed=3).outputs
     torch.testing.assert_close(method.predict(x, 9, 3, batch_size=2).outputs, whole)
     torch.testing.assert_close(method.predict(x[[4, 1]], 5, 3).outputs, whole[:5, [4, 1]])
-    monkeypatch.setattr(prediction, "_DRAW_ELEMENTS", 2 * method.network.size)
+    monkeypatch.setattr(prediction, "DRAW_ELEMENTS", 2 * method.network.size)
     torch.testing.assert_close(method.predict(x, 9, 3).outputs, whole)
     assert not torch.allclose(method.predict(x, 9, 4).outputs, whole)
 

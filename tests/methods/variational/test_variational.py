@@ -233,7 +233,7 @@ def test_an_answer_does_not_depend_on_batch_mates_or_on_chunks(monkeypatch, netw
     torch.testing.assert_close(bnn.predict(x[order][:9], 20, 3).draw_probs, whole.draw_probs[:, order][:, :9])
     fewer = bnn.predict(x, draws=10, seed=3)
     torch.testing.assert_close(fewer.draw_probs, whole.draw_probs[:10])
-    monkeypatch.setattr(method_module, "_DRAW_ELEMENTS", 3 * bnn.network.size)
+    monkeypatch.setattr(method_module, "DRAW_ELEMENTS", 3 * bnn.network.size)
     torch.testing.assert_close(bnn.predict(x, 20, 3).draw_probs, whole.draw_probs)
     assert torch.equal(bnn.draw(x, 20, 3), bnn.draw(x, 20, 3))
     if name not in {"point", "ensemble"}:  # those hold their draws; the others must draw anew
