@@ -105,7 +105,7 @@ def _table(numbers: Mapping[str, Any], resamplings: int) -> Table:
         rows,
         f"Kind `{KIND}`, {resamplings} resamplings, the calibration examples of the tables above. Coverages of classes "
         "are means over the resamplings. The least and the most covered of many classes lie on either side of the "
-        "guaranteed coverage by chance too, here by one to two standard errors.",
+        "guaranteed coverage by chance too, here by about two standard errors.",
     )
 
 
