@@ -5,6 +5,7 @@ import collections
 import contextlib
 import errno
 import importlib.util
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import attacks
 import ended_servers
+import forked
 import killed_ranks
 import malformed_requests
 import many_connections
@@ -173,6 +175,11 @@ def test_the_processes_of_an_agent_are_found():
         child.stdin.close()
         child.wait()
         assert child.pid not in killed_ranks._processes(served.os.getpid())
+
+
+def test_an_agent_that_waits_without_a_process_is_ended_and_one_that_ends_gives_its_code():
+    assert killed_ranks._ended(forked.Child(lambda: time.sleep(600)), idle=1) == -signal.SIGKILL
+    assert killed_ranks._ended(forked.Child(lambda: 3)) == 3
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ def _trial(method, out, reference, took, number):
             if child.wait(chance.uniform(0, 1.1 * took)) is not None:
                 break
             kills += _kill(chance.choice(_processes(child.pid) or [None]))
-        code, text = child.wait(), child.text()
+        code = _ended(child)
+        text = child.text()
     else:
         how = "continued"
         for _ in range(chance.randint(1, 3)):
@@ -70,12 +71,26 @@ def _trial(method, out, reference, took, number):
                 kills += child.kill()  # the agent and all of its processes
             else:
                 kills += _kill(chance.choice(_processes(child.pid) or [None]))
-            code = child.wait()
+            code = _ended(child)
             text = child.text()
     if code != 0:
         code, text, _ = forked.run(lambda: _go_on(method, out))
     about = f"{method}, training {number}, {how}"
     return compared(code, out, reference, text, about, kills) | {"how": how}
+
+
+def _ended(child, idle=20):
+    """The exit code of an agent; one that has had no process for `idle` seconds is killed.
+
+    Where a process is killed just as it waits for the agent's word that all are done, torch's agent waits for it for ever.
+    """
+    empty = 0
+    while (code := child.wait(1.0)) is None:
+        empty = 0 if _processes(child.pid) else empty + 1
+        if empty >= idle or time.monotonic() - child.began > forked.LIMIT:
+            child.kill()
+            return child.code
+    return code
 
 
 def _words(method, out):
