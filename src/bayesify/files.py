@@ -125,7 +125,7 @@ def _remove(temporary: Path) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether this machine has a process of that number."""
+    """Whether a process of that number runs on this machine; one that has ended, and waits for its parent, does not."""
     if os.name != "posix":
         # On Windows, sending signal 0 would end the process.
         return True
@@ -135,6 +135,9 @@ def is_running(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    with contextlib.suppress(OSError, IndexError):
+        # Its name, in brackets, may hold blanks and brackets; its state follows.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
     return True
 
 

@@ -6,6 +6,8 @@ import platform
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -42,6 +44,17 @@ def training(tmp_path):
         assert process.stdout.readline() == b"training\n"
         yield tmp_path / "run", process
         process.kill()
+
+
+def test_a_killed_training_that_its_parent_has_not_waited_for_holds_no_lock(training, blobs):
+    run, process = training
+    process.kill()
+    stat = Path(f"/proc/{process.pid}/stat")
+    deadline = time.monotonic() + 60
+    while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    runs.claim(run, overwrite=True)
 
 
 def test_two_trainings_into_one_folder_are_refused_and_reading_is_not(training, blobs):
