@@ -161,7 +161,8 @@ def delete_scores(folder: Path) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """The description of a run; a `RunError` says why a folder cannot be read as a run."""
     if not folder.exists():
-        raise RunError(f"there is no run at {folder}: bayesify train --out {folder} makes one, in Python fit or save")
+        how = f"make one with bayesify train --out {folder}, or in Python with fit(run=) or save"
+        raise RunError(f"there is no run at {folder}: {how}")
     if not folder.is_dir():
         raise RunError(f"{folder} is a file, not a run folder")
     try:
