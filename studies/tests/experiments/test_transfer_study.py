@@ -33,7 +33,7 @@ PAIR = networks_of.halves("digits", new=True)[0]
 @pytest.fixture(scope="module")
 def old():
     network = networks_of._network(PAIR)
-    posterior = networks_of._variational(network, "normal:0.3", 0)
+    posterior = networks_of.variational(PAIR, "normal:0.3", 0)
     with torch.no_grad():
         posterior.mu += 0.1
         posterior.rho += 2.0

@@ -19,7 +19,7 @@ from bayesify.evaluation.seed_statistics import between, estimate, paired, perce
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.study_e import as_many_tries
+from bayesify_studies.experiments.study_e import as_many_tries, hyperprior_elbo
 from bayesify_studies.experiments.study_e.hyperprior_cells import FAMILIES, HYPERPRIORS, cells, measure_hmc
 from bayesify_studies.experiments.study_e.hyperprior_comparison import WAYS, Cells, advantages, part_name
 from bayesify_studies.experiments.study_e.hyperprior_lines import AGREEING, answer, statements
@@ -188,7 +188,7 @@ EXPERIMENT = Experiment(
     study="E",
     question="Is a hyperprior on the prior's scale almost always better than a tuned scale, especially on noisy data?",
     run=run,
-    additions=(ONE_TRY, AT_THE_TABLES_NOISE, as_many_tries.ADDITION),
+    additions=(ONE_TRY, AT_THE_TABLES_NOISE, as_many_tries.ADDITION, hyperprior_elbo.ADDITION),
     quick={
         "seeds": 3,
         "noise": {"moons": [0.4], "circles": [0.15]},

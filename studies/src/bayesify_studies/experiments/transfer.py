@@ -20,6 +20,7 @@ from bayesify.evaluation.seed_statistics import estimate, paired
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.study_e import transfer_elbo
 from bayesify_studies.experiments.study_e import transfer_page as page
 from bayesify_studies.experiments.study_e.transfer_networks import WAYS, one_seed
 
@@ -168,6 +169,7 @@ EXPERIMENT = Experiment(
         "rates": [3e-3],
         "powers": [1e-2, 1e-4],
         "seeds": 2,
+        "elbo": {"mnist": (20, 1.0, 3e-3, 1.0)},
     },
     full={
         "data": ["mnist", "fashion-mnist"],
@@ -183,5 +185,8 @@ EXPERIMENT = Experiment(
         "rates": [1e-3, 3e-3, 1e-2],
         "powers": [1e-2, 1e-3, 1e-4, 1e-5],
         "seeds": 10,
+        # Pictures of each class, and the setting that validation chose for networks from scratch.
+        "elbo": {"mnist": (50, 1.0, 1e-2, 1.0), "fashion-mnist": (50, 1.0, 1e-2, 1.0)},
     },
+    additions=(transfer_elbo.ADDITION,),
 )

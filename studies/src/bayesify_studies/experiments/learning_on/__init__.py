@@ -17,7 +17,7 @@ from bayesify.evaluation.seed_statistics import between, estimate, paired, perce
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings, Line, Picture, Table
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.learning_on import parts
+from bayesify_studies.experiments.learning_on import elbo, parts
 from bayesify_studies.experiments.learning_on.sequences import WAYS
 from bayesify_studies.experiments.learning_on.settings import FULL, QUICK
 
@@ -210,4 +210,5 @@ EXPERIMENT = Experiment(
     run=run,
     quick=QUICK,
     full=FULL,
+    additions=(elbo.ADDITION,),
 )

@@ -27,6 +27,8 @@ FULL: dict[str, Any] = {
             for rate in (1e-3, 3e-3)
         ],
     },
+    # What the choice above came to.
+    "elbo": {"seeds": 3, "setting": {"units": 400, "prior": 0.1, "rho": -4.0, "rate": 1e-3}},
 }
 # The 8x8 digits of scikit-learn in the place of MNIST.
 QUICK: dict[str, Any] = FULL | {
@@ -43,4 +45,5 @@ QUICK: dict[str, Any] = FULL | {
         "posterior": [{"units": 100, "prior": prior, "rho": -4.0, "rate": 3e-3} for prior in (0.1, 0.3)],
         "ewc": [{"units": 100, "strength": strength, "rate": 3e-3} for strength in (1.0, 10.0, 100.0)],
     },
+    "elbo": {"seeds": 2, "setting": {"units": 100, "prior": 0.1, "rho": -4.0, "rate": 3e-3}},
 }

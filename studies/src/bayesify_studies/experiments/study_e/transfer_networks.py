@@ -40,6 +40,7 @@ WAYS = {
 }
 VARIATIONAL = ("power", "prior", "start", "nothing")
 RATE = 3e-3
+OLD_PRIOR = "normal:0.3"
 CLASSES = 5
 
 # Way, pictures of each class, and the prior's scale, the learning rate and the old posterior's power.
@@ -63,10 +64,9 @@ def one_seed(
     """
     train, test = halves(data, new=False)
     train = first(train, work["old_examples"])
-    plan = {"epochs": work["old_epochs"], "learning_rate": RATE, "schedule": "cosine", "seed": seed, "batch_size": 128}
-    network = _network(train)
-    posterior = work.fitted(f"{home}/posterior", lambda: _variational(network, "normal:0.3", seed), train, **plan)
-    plain = work.fitted(f"{home}/plain", lambda: _plain(network, "normal:0.3", seed), train, **plan)
+    plan = old_plan(work, seed)
+    posterior = work.fitted(f"{home}/posterior", lambda: variational(train, OLD_PRIOR, seed), train, **plan)
+    plain = work.fitted(f"{home}/plain", lambda: _plain(_network(train), OLD_PRIOR, seed), train, **plan)
     assert isinstance(posterior, Variational)
     assert isinstance(plain, PointEstimate)
     old = Old(posterior, plain)
@@ -87,19 +87,33 @@ def one_seed(
     return found
 
 
-def learnt(work: Work, old: Old, way: str, few: Pair, setting: Sequence[float], seed: int) -> Method:
-    """A network that has learnt the new classes from few pictures of each, all in one batch."""
+def old_plan(work: Work, seed: int) -> dict[str, Any]:
+    """How the old classes are learnt."""
+    return {
+        "epochs": work["old_epochs"],
+        "learning_rate": RATE,
+        "schedule": "cosine",
+        "seed": seed,
+        "batch_size": 128,
+    }
+
+
+def learnt(work: Work, old: Old | None, way: str, few: Pair, setting: Sequence[float], seed: int) -> Method:
+    """A network that has learnt the new classes from few pictures of each, all in one batch; `nothing` needs no old."""
     scale, rate, power = setting
     network, ordinary = _network(few), Normal(scale)
     method: Variational | PointEstimate
-    if way in VARIATIONAL:
+    if way == "nothing":
+        method = variational(few, ordinary, seed)
+    elif old is None:
+        raise ValueError(f"{way!r} needs what was learnt before")
+    elif way in VARIATIONAL:
         prior: Any = ordinary
         if way in {"prior", "power"}:
             last = f"{_last_layer(network())}.*"
             prior = {last: ordinary, "*": Posterior(old.posterior, otherwise=ordinary, power=power)}
-        method = _variational(network, prior, seed)
-        if way != "nothing":
-            _take_over(method, old.posterior)
+        method = variational(few, prior, seed)
+        _take_over(method, old.posterior)
     elif way == "probe":
         method = _plain(lambda: _fixed(network(), old.plain), ordinary, seed)
     else:
@@ -136,16 +150,17 @@ def few_of_each(pair: Pair, count: int, seed: int) -> tuple[Pair, Pair]:
     return (x[picked], y[picked]), (x[rest], y[rest])
 
 
+def variational(pair: Pair, prior: Any, seed: int) -> Variational:
+    """A network for inputs like these, untrained."""
+    likelihood = Categorical(classes=CLASSES)
+    return Variational(_network(pair), likelihood, prior=prior, estimator="flipout", start="fresh", seed=seed)
+
+
 def _network(pair: Pair) -> Any:
     shape = tuple(pair[0].shape[1:])
     if min(shape[1:]) < 12:  # the 8x8 digits
         return lambda: networks.mlp(math.prod(shape), CLASSES, units=32)
     return lambda: networks.cnn(shape, CLASSES, "lenet")
-
-
-def _variational(network: Any, prior: Any, seed: int) -> Variational:
-    likelihood = Categorical(classes=CLASSES)
-    return Variational(network, likelihood, prior=prior, estimator="flipout", start="fresh", seed=seed)
 
 
 def _plain(network: Any, prior: Any, seed: int) -> PointEstimate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bayesify_studies.experiments.framework.experiment import Experiment
 from bayesify_studies.experiments.framework.findings import Findings
 from bayesify_studies.experiments.framework.work import Work
-from bayesify_studies.experiments.text import parts
+from bayesify_studies.experiments.text import elbo, parts
 from bayesify_studies.experiments.text.settings import FULL, QUICK
 
 
@@ -30,4 +30,5 @@ EXPERIMENT = Experiment(
     run=run,
     quick=QUICK,
     full=FULL,
+    additions=(elbo.ADDITION,),
 )

@@ -13,6 +13,8 @@ FULL: dict[str, Any] = {
     "draws": 20,
     "tried": 4,
     "seeds": 5,
+    # What validation chose (the page's table of choices).
+    "elbo": {"variational": {"rate": 3e-3, "scale": 0.3}, "tempered": {"rate": 1e-2, "temperature": 0.1}},
 }
 QUICK: dict[str, Any] = FULL | {
     "intents": 5,
