@@ -39,11 +39,12 @@ from bayesify.methods.over_processes import (
 from bayesify.methods.sharded import Shardable
 from bayesify.methods.usual_plan import usual_epochs, usual_plan
 from bayesify.training import data_identity
-from bayesify.training.batches import CountedExamples, Examples, TensorExamples, all_targets, as_examples, for_scoring
+from bayesify.training.batches import CountedExamples, Examples, TensorExamples, all_targets
 from bayesify.training.kl import KL
 from bayesify.training.loop import CUSTOM, History, Plan, Schedule, Trainer, extended, make_plan
 from bayesify.training.optimisation import OptimizerFactory, make_optimizer
 from bayesify.training.sharded_checkpoints import read_parts
+from bayesify.training.users_data import as_examples, for_scoring
 from bayesify.training.warnings import warn
 
 __all__ = ["Fitting"]

@@ -22,8 +22,9 @@ from bayesify.launch import started_again
 from bayesify.methods.cards import OWN_DRAWS, SHARDED, SHARDED_OWN_DRAWS, WAYS_TO_SHARE
 from bayesify.runs import checkpoint
 from bayesify.training import data_identity
-from bayesify.training.batches import LoaderExamples, TensorExamples, as_inputs, take
+from bayesify.training.batches import TensorExamples, take
 from bayesify.training.plan import Plan, resume_plan
+from bayesify.training.users_data import LoaderExamples, as_inputs
 from bayesify.training.warnings import without_warnings
 
 if TYPE_CHECKING:
