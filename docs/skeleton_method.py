@@ -17,7 +17,8 @@ from torch import Tensor
 from bayesify.errors import at_least
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
-from bayesify.methods.method import NetworkLike, Objective
+from bayesify.methods.method import NetworkLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.stored_samples import check_room, shuffled
 

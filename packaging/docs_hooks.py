@@ -129,8 +129,10 @@ def _page(title: str) -> str:
 
 
 def _block(value: Any) -> str:
-    documented = isinstance(value, type | types.FunctionType)
-    return f"\n::: {value.__module__}.{value.__qualname__}\n" if documented else ""
+    if not isinstance(value, type | types.FunctionType):
+        return ""
+    options = "    options:\n      inherited_members: true\n" if value is bayesify.Method else ""
+    return f"\n::: {value.__module__}.{value.__qualname__}\n{options}"
 
 
 def _mathml(match: re.Match[str]) -> str:

@@ -23,7 +23,7 @@ from bayesify.errors import RunError, TrainingError, at_least, first_line
 from bayesify.methods.variational.variational import Variational
 from bayesify.runs import tensor_files
 from bayesify.training import checkpoints, data_identity
-from bayesify.training.batches import Examples, TensorExamples, as_examples
+from bayesify.training.batches import Examples, TensorExamples
 from bayesify.training.engines.compiling import worth_compiling
 from bayesify.training.engines.fused import FusedStep
 from bayesify.training.engines.graphs import GraphedSteps
@@ -35,6 +35,7 @@ from bayesify.training.kl import KL
 from bayesify.training.optimisation import make_optimizer, rate_factor
 from bayesify.training.progress_bar import progress_bar
 from bayesify.training.schedule import StepSchedule
+from bayesify.training.users_data import as_examples
 
 logger = logging.getLogger("bayesify")
 

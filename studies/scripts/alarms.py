@@ -19,7 +19,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.likelihoods.constant import constant_log_prob
-from bayesify.training.batches import as_examples
+from bayesify.training.users_data import as_examples
 from bayesify.training.warnings import without_warnings
 
 FILE = Path(__file__).parents[2] / "docs" / "results" / "alarms.json"

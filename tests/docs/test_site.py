@@ -70,6 +70,13 @@ def test_the_reference_has_every_method(site):
         assert f'id="bayesify.methods.{card.path.replace(":", ".")}"' in text, card.name
 
 
+def test_the_reference_has_what_all_methods_share(site):
+    """`Method` has it from its base classes."""
+    text = (site / "reference" / "index.html").read_text(encoding="utf-8")
+    for name in ("fit", "resume", "finish", "predict", "loss", "save"):
+        assert f'id="bayesify.methods.method.Method.{name}"' in text, name
+
+
 def test_the_reference_has_a_page_for_each_module(site):
     menu = (site / "reference" / "index.html").read_text(encoding="utf-8")
     for name in ("priors", "metrics", "decisions"):

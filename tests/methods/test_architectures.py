@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import bayesify as bf
-from bayesify.training.batches import as_examples
+from bayesify.training.users_data import as_examples
 
 BATCH, CLASSES = 12, 3
 

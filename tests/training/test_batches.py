@@ -1,27 +1,11 @@
-"""Training data in every form."""
+"""The batches of an epoch: every example once, in the order of the seed, for each member."""
 
-import numpy as np
-import pytest
 import torch
-from scipy import sparse
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SubsetRandomSampler,
-    TensorDataset,
-)
 
 from bayesify.functional.inputs import count
-from bayesify.likelihoods import Categorical, Gaussian
-from bayesify.training.batches import as_examples, as_inputs
+from bayesify.training.batches import TensorExamples
 
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10) % 3
-
-
-def read(data, likelihood=None, **more):
-    return as_examples(data, likelihood or Categorical(), torch.float32, **more)
 
 
 def numbers(examples, **more):
@@ -30,178 +14,34 @@ def numbers(examples, **more):
 
 
 def test_an_epoch_visits_every_example_once_in_an_order_of_its_own():
-    epochs = [torch.cat(numbers(read((X, Y)), epoch=epoch))[:, 0] / 2 for epoch in range(3)]
+    epochs = [torch.cat(numbers(TensorExamples(X, Y), epoch=epoch))[:, 0] / 2 for epoch in range(3)]
     for order in epochs:
         assert sorted(order.tolist()) == list(range(10))
     assert not torch.equal(epochs[0], epochs[1])
     assert not torch.equal(epochs[0], torch.arange(10.0))
-    assert torch.equal(epochs[0], torch.cat(numbers(read((X, Y))))[:, 0] / 2)
+    assert torch.equal(epochs[0], torch.cat(numbers(TensorExamples(X, Y)))[:, 0] / 2)
 
 
 def test_members_have_orders_of_their_own_and_the_first_is_shared_with_a_single_network():
-    together = list(read((X, Y)).batches(4, 0, 0, members=3))
+    together = list(TensorExamples(X, Y).batches(4, 0, 0, members=3))
     assert len(together[0]) == 3
     assert not torch.equal(together[0][0][0], together[0][1][0])
-    assert torch.equal(together[0][0][0], numbers(read((X, Y)))[0])
+    assert torch.equal(together[0][0][0], numbers(TensorExamples(X, Y))[0])
 
 
 def test_skipping_starts_later_in_the_same_order():
-    whole = numbers(read((X, Y)))
-    assert all(torch.equal(a, b) for a, b in zip(whole[2:], numbers(read((X, Y)), skip=2), strict=True))
+    whole = numbers(TensorExamples(X, Y))
+    assert all(torch.equal(a, b) for a, b in zip(whole[2:], numbers(TensorExamples(X, Y), skip=2), strict=True))
 
 
 def test_inputs_stay_with_their_targets():
-    for x, y in [batch[0] for batch in read((X, Y)).batches(3, 1, 0, 1)]:
+    for x, y in [batch[0] for batch in TensorExamples(X, Y).batches(3, 1, 0, 1)]:
         assert torch.equal((x[:, 0] / 2).long() % 3, y)
 
 
 def test_trees_of_inputs_are_cut_together():
     data = ({"a": X, "b": X[:, 0].long()}, Y)
-    (x, y) = next(iter(read(data).batches(4, 0, 0, 1)))[0]
+    (x, y) = next(iter(TensorExamples(*data).batches(4, 0, 0, 1)))[0]
     assert torch.equal(x["a"][:, 0].long(), x["b"])
     assert count(x) == 4
     assert torch.equal(x["b"] // 2 % 3, y)
-
-
-class Endless(IterableDataset):
-    def __iter__(self):
-        return iter([(X[i], Y[i]) for i in range(10)])
-
-
-def test_a_loader_needs_to_know_how_many_examples_there_are():
-    loader = DataLoader(TensorDataset(X, Y), batch_size=4)
-    assert read(loader).n_data == 10
-    assert read(loader).count_batches(99) == 3
-    with pytest.raises(ValueError, match="give n_data="):
-        read(DataLoader(Endless(), batch_size=4))
-    with pytest.raises(ValueError, match="give n_data="):
-        read(Endless())
-    assert read(Endless(), n_data=10).n_data == 10
-    assert len(list(read(DataLoader(Endless(), batch_size=4), n_data=10).batches(4, 0, 0, 1))) == 3
-
-
-def test_numbers_take_the_networks_precision_and_integers_stay():
-    assert as_inputs(np.zeros((3, 2)), torch.float32).dtype == torch.float32
-    assert as_inputs(np.zeros((3, 2), dtype=np.float32), torch.float64).dtype == torch.float64
-    assert as_inputs(np.zeros((3, 2), dtype=np.int64), torch.float32).dtype == torch.int64
-    assert as_inputs([[1.0, 2.0], [3.0, 4.0]], torch.float32).shape == (2, 2)
-
-
-@pytest.mark.parametrize(
-    "data, words",
-    [
-        ((X, Y[:5]), "same number of examples, got 10 and 5"),
-        ((X[:0], Y[:0]), "empty"),
-        ((X.clone().fill_(torch.nan), Y), "20 values that are NaN or infinite"),
-        ((torch.where(X > 18, torch.inf, X), Y), "1 values that are NaN or infinite"),
-        (({"a": X, "b": X[:3]}, Y), "same number of examples"),
-        ((np.array([["a", "b"]]), Y[:1]), "must be numbers"),
-        ((torch.tensor(1.0), Y[:1]), "batch axis"),
-        ((X.to_sparse(), Y), r"must be dense, got a sparse tensor: use \.to_dense\(\)"),
-        ((sparse.csr_array(X.numpy()), Y), r"must be dense, got a sparse csr_array: use \.toarray\(\)"),
-        (X, "pair"),
-        ("mnist", "pair"),
-        ({"x": X}, "pair"),
-    ],
-)
-def test_what_cannot_be_trained_on_is_one_clear_line(data, words):
-    with pytest.raises((ValueError, TypeError), match=words) as caught:
-        read(data)
-    assert "\n" not in str(caught.value)
-
-
-def test_text_is_told_from_numbers_by_an_example_of_it():
-    pd = pytest.importorskip("pandas")
-    names = np.array(["setosa", "virginica"])[(Y > 0).long()]
-    with pytest.raises(
-        TypeError, match=r"targets must be numbers, got text such as 'setosa': number the classes first"
-    ):
-        read((X, names))
-    # What the message advises works.
-    assert read((X, np.unique(names, return_inverse=True)[1])).y.tolist() == (Y > 0).long().tolist()
-    for column in (names, pd.Categorical(names), names.astype(object)):
-        table = pd.DataFrame({"length": X[:, 0].numpy(), "species": column})
-        with pytest.raises(TypeError, match="column 'species' holds text such as 'setosa': encode it or leave it out"):
-            read((table, Y))
-    table = pd.DataFrame({"length": X[:, 0].numpy(), "when": pd.Timestamp("2020-01-01")})
-    with pytest.raises(TypeError, match="column 'when' holds values of type datetime64"):
-        read((table, Y))
-
-
-def test_tables_of_numbers_are_read_without_a_word():
-    pd = pytest.importorskip("pandas")
-    # Warnings are errors here: what a DataFrame gives may only be read, of which torch warns.
-    table = pd.DataFrame(X.numpy(), columns=["one", "two"])
-    examples = read((table, pd.Series(Y.numpy())))
-    assert torch.equal(examples.x, X)
-    assert torch.equal(examples.y, Y)
-    mixed = as_inputs(pd.DataFrame({"one": X[:, 0].numpy(), "two": X[:, 1].numpy() > 5}), torch.float32)
-    assert torch.equal(mixed, torch.stack((X[:, 0], (X[:, 1] > 5).float()), 1))
-    fixed = X.numpy().copy()
-    fixed.flags.writeable = False
-    assert torch.equal(as_inputs(fixed, torch.float32), X)
-
-
-def test_batches_of_a_loader_have_their_parts_in_one_order():
-    swapped = [({"a": X[:4], "b": X[:4] + 1}, Y[:4]), ({"b": X[4:] + 1, "a": X[4:]}, Y[4:])]
-    for x, _ in (batch[0] for batch in read(swapped_loader(swapped), n_data=10).batches(4, 0, 0, 1)):
-        assert list(x) == ["a", "b"]
-        assert torch.equal(x["a"] + 1, x["b"])
-    lacking = [swapped[0], ({"a": X[4:]}, Y[4:])]
-    with pytest.raises(ValueError, match="'b' is missing"):
-        list(read(swapped_loader(lacking), n_data=10).batches(4, 0, 0, 1))
-
-
-def swapped_loader(batches):
-    class Loader:
-        def __iter__(self):
-            return iter(batches)
-
-    return Loader()
-
-
-def test_an_empty_dataset_and_a_strange_dataset_are_refused():
-    with pytest.raises(ValueError, match="empty"):
-        read(DataLoader(TensorDataset(X[:0], Y[:0])))
-
-    class Bad(torch.utils.data.Dataset):
-        def __init__(self, size):
-            self.size = size
-
-        def __len__(self):
-            return self.size
-
-        def __getitem__(self, index):
-            return X[index]
-
-    with pytest.raises(ValueError, match="empty"):
-        read(Bad(0))
-    with pytest.raises(ValueError, match="must be a pair"):
-        read(Bad(3)).first()
-
-
-def test_regression_targets_are_checked_too():
-    with pytest.raises(ValueError, match="NaN"):
-        read((X, torch.full((10,), torch.nan)), Gaussian())
-
-
-def test_a_loader_of_a_subset_counts_the_subset():
-    every = TensorDataset(X, Y)
-    some = SubsetRandomSampler([0, 2, 4, 6, 6])
-    assert read(DataLoader(every, batch_size=2, sampler=some)).n_data == 4
-    assert read(DataLoader(every, batch_sampler=BatchSampler(some, 2, drop_last=False))).n_data == 4
-    assert read(DataLoader(every, batch_sampler=BatchSampler(RandomSampler(every), 2, drop_last=False))).n_data == 10
-
-
-def test_a_number_of_examples_that_is_not_the_datas_is_refused():
-    class Items(torch.utils.data.Dataset):
-        def __len__(self):
-            return 10
-
-        def __getitem__(self, index):
-            return X[index], Y[index]
-
-    for data in ((X, Y), TensorDataset(X, Y), Items()):
-        assert read(data, n_data=10).n_data == 10
-        with pytest.raises(ValueError, match="number of examples, 10, got 1000"):
-            read(data, n_data=1000)

@@ -30,7 +30,8 @@ from bayesify.functional.selection import is_normalisation, owner_of
 from bayesify.likelihoods.labels import Labels
 from bayesify.methods import saving
 from bayesify.runs import tensor_files
-from bayesify.training.batches import as_inputs, take, to_device
+from bayesify.training.batches import take, to_device
+from bayesify.training.users_data import as_inputs
 
 if TYPE_CHECKING:
     from bayesify.methods import Method

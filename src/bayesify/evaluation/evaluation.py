@@ -14,7 +14,8 @@ from bayesify.evaluation.scores import SCORES, Evaluation
 from bayesify.evaluation.streamed import StreamedPredictive, to_one_shape
 from bayesify.likelihoods.labels import Labels
 from bayesify.predictive import Predictive
-from bayesify.training.batches import alike, batches_for_scoring, join
+from bayesify.training.batches import alike, join
+from bayesify.training.users_data import batches_for_scoring
 
 if TYPE_CHECKING:
     from bayesify.methods import Method

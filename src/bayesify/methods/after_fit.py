@@ -41,7 +41,7 @@ from bayesify.training.warnings import (
 )
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.methods.fitting import Fitting
     from bayesify.predictive import Predictive
 
 ROWS, DRAWS = 1000, 10
@@ -111,7 +111,7 @@ class Findings:
     elbo: ELBO | None = None
 
 
-def examine(method: Method, examples: Examples, validation: Examples | None, kls: Sequence[float]) -> Findings:
+def examine(method: Fitting, examples: Examples, validation: Examples | None, kls: Sequence[float]) -> Findings:
     """Check a method that was just fitted.
 
     Args:
@@ -163,12 +163,12 @@ def examine(method: Method, examples: Examples, validation: Examples | None, kls
     return Findings(found, checked, elbo)
 
 
-def low_elbo(method: Method) -> str | None:
+def low_elbo(method: Fitting) -> str | None:
     """The note of `summary()` that the ELBO is below that of a constant prediction, where there is one."""
     return None if method.checked is None else method.checked.notes.get("elbo_below_constant")
 
 
-def _cure(method: Method, examples: Examples) -> str:
+def _cure(method: Fitting, examples: Examples) -> str:
     """What to do about a fit that has not learned enough, in the settings that the method has."""
     if method.deadline is not None:
         return "allow more time"
@@ -184,7 +184,7 @@ def _cure(method: Method, examples: Examples) -> str:
     return CURE if default is None else cure_of_rate(plan.learning_rate, default) or CURE
 
 
-def _default_rate(method: Method, plan: Plan, examples: Examples) -> float | None:
+def _default_rate(method: Fitting, plan: Plan, examples: Examples) -> float | None:
     """The method's own learning rate for such a problem; None where it cannot be compared with that of the plan."""
     chosen, usual = method.choose_optimizer(None, None, plan.kl)
     if plan.optimizer != chosen or plan.schedule == CUSTOM or plan.rates:
@@ -196,7 +196,7 @@ def _default_rate(method: Method, plan: Plan, examples: Examples) -> float | Non
 
 
 def _overfitting(
-    method: Method,
+    method: Fitting,
     texts: dict[str, str | None],
     numbers: dict[str, Any],
     predictive: Predictive,
@@ -227,7 +227,7 @@ def _overfitting(
     return found
 
 
-def _effort(method: Method, n_data: int, available: int) -> tuple[int, int]:
+def _effort(method: Fitting, n_data: int, available: int) -> tuple[int, int]:
     """Examples and draws whose passes are a small share of those of training, of which each counts three."""
     plan = method.plan
     passes = 3 * n_data * plan.epochs * plan.draws * method.members if isinstance(plan, Plan) else 1 << 30
@@ -243,7 +243,7 @@ def _first(batch: Batch, rows: int) -> Batch:
 
 
 def _predictions_judged(
-    method: Method, predictive: Predictive, scored: Batch, seen: Tensor, memory: Batch, where: str, cure: str
+    method: Fitting, predictive: Predictive, scored: Batch, seen: Tensor, memory: Batch, where: str, cure: str
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     """Predictions against the constant, the prior and the nearest neighbours: warnings and numbers."""
     device = predictive.outputs.device
@@ -315,7 +315,7 @@ def _collapsed(method: Any) -> str | None:
     return collapsed(at_prior, len(at_prior) == len(layers))
 
 
-def _below_constant(method: Method, elbo: ELBO, seen: Tensor, n_data: int) -> str | None:
+def _below_constant(method: Fitting, elbo: ELBO, seen: Tensor, n_data: int) -> str | None:
     """Compare ELBOs where the objective was the ELBO: at a temperature of 1, under a proper prior."""
     plan = method.plan
     proper = method.prior is not None and method.prior.proper

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bayesify.methods.auto_table import USUAL_TIME, sampling_seconds
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.methods.fitting import Fitting
 
 # Mean total variation from HMC's predictions on moons and on circles (docs/results/defaults.md). Methods that are not
 # named are samplers of the posterior, or were not measured.
@@ -33,7 +33,7 @@ MEASURED: Mapping[str, tuple[float, float]] = MappingProxyType(
 _EXACT_FAMILIES = frozenset({"annealed"})
 
 
-def approximation(method: Method, n_data: int) -> str | None:
+def approximation(method: Fitting, n_data: int) -> str | None:
     """The note about a method that only approximates a posterior that HMC could sample; None for others.
 
     Args:

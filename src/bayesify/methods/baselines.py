@@ -24,7 +24,7 @@ from bayesify.predictive import Predictive
 from bayesify.training.batches import Batch
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.methods.fitting import Fitting
 
 # Numbers of neighbours to choose from, and the pseudo-example that keeps probabilities above zero.
 _NEIGHBOURS = (3, 10, 30)
@@ -58,7 +58,7 @@ class Neighbours:
 
 
 @torch.no_grad()
-def prior_log_prob(method: Method, x: Any, targets: Tensor, draws: int) -> Tensor | None:
+def prior_log_prob(method: Fitting, x: Any, targets: Tensor, draws: int) -> Tensor | None:
     """The log probability of targets under weights drawn from the prior.
 
     Args:

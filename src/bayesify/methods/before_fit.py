@@ -17,7 +17,7 @@ from bayesify.training.batches import take, to_device
 from bayesify.training.warnings import ends_in, targets_unscaled
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.methods.fitting import Fitting
 
 _ROWS = 32
 # Logits leave the range of probabilities when all weights change sign or grow; probabilities stay in it.
@@ -25,7 +25,7 @@ _FACTORS = (1.0, -1.0, 7.0)
 _ROUNDING = 1e-3
 
 
-def look_at(method: Method, x: Any, y: Tensor) -> dict[str, str]:
+def look_at(method: Fitting, x: Any, y: Tensor) -> dict[str, str]:
     """Warnings about a network and its training data, before training.
 
     Args:
@@ -41,7 +41,7 @@ def look_at(method: Method, x: Any, y: Tensor) -> dict[str, str]:
     return {kind: text for kind, text in found.items() if text is not None}
 
 
-def _ends_in(method: Method, x: Any) -> str | None:
+def _ends_in(method: Fitting, x: Any) -> str | None:
     likelihood = method.likelihood
     if likelihood.kind != "classification":
         return None
@@ -64,7 +64,7 @@ def _ends_in(method: Method, x: Any) -> str | None:
     return ends_in("a sigmoid", likelihood.name)
 
 
-def _scale_of(method: Method, y: Tensor) -> str | None:
+def _scale_of(method: Fitting, y: Tensor) -> str | None:
     likelihood: Any = method.likelihood
     if not hasattr(likelihood, "location") or not hasattr(likelihood, "scale") or y.shape[0] < 2:
         return None

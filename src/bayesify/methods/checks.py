@@ -20,7 +20,8 @@ from bayesify.functional.trace_recorders import EscapedWeightsError
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
 from bayesify.priors import Flat, Hyperprior, Learned, Normal, WeightPrior
-from bayesify.training.batches import Examples, LoaderExamples, take, to_device
+from bayesify.training.batches import Examples, take, to_device
+from bayesify.training.users_data import LoaderExamples
 
 if TYPE_CHECKING:
     from bayesify.functional.network import Network

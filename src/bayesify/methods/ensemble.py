@@ -18,7 +18,8 @@ from bayesify.errors import at_least
 from bayesify.functional import initialisation
 from bayesify.functional.sharded_pass import sharded_outputs
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.method import Method, NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.point import noise_penalty, start_log_noise
 from bayesify.methods.stored_samples import check_room
 from bayesify.training import data_identity

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from bayesify.errors import at_least
 from bayesify.methods import memory
-from bayesify.training.batches import batches_for_scoring, join
+from bayesify.training.batches import join
+from bayesify.training.users_data import batches_for_scoring
 
 if TYPE_CHECKING:
     from bayesify.methods.method import Method

@@ -22,8 +22,9 @@ from bayesify.errors import at_least
 from bayesify.functional.sharded_pass import sharded_outputs
 from bayesify.methods.checks import few, shapes_of
 from bayesify.methods.prediction import Prediction
-from bayesify.training.batches import Batch, as_inputs, to_device
+from bayesify.training.batches import Batch, to_device
 from bayesify.training.trainable import Objective
+from bayesify.training.users_data import as_inputs
 from bayesify.training.warnings import warn
 
 __all__ = ["Learning", "Objective"]

@@ -22,12 +22,13 @@ from bayesify.launch import started_again
 from bayesify.methods.cards import OWN_DRAWS, SHARDED, SHARDED_OWN_DRAWS, WAYS_TO_SHARE
 from bayesify.runs import checkpoint
 from bayesify.training import data_identity
-from bayesify.training.batches import LoaderExamples, TensorExamples, as_inputs, take
+from bayesify.training.batches import TensorExamples, take
 from bayesify.training.plan import Plan, resume_plan
+from bayesify.training.users_data import LoaderExamples, as_inputs
 from bayesify.training.warnings import without_warnings
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.methods.fitting import Fitting
     from bayesify.methods.prediction import Prediction
     from bayesify.training.batches import Examples
 
@@ -111,7 +112,7 @@ def first_only(work: Callable[[], object]) -> None:
     group.done_first(by_itself)
 
 
-def start_alike(method: Method, examples: Examples, plan: Plan | None) -> None:
+def start_alike(method: Fitting, examples: Examples, plan: Plan | None) -> None:
     """Make sure that all processes train the same thing: same settings, data, starting weights.
 
     Args:
@@ -194,7 +195,7 @@ def predicted_together(
         return group.rows(part.narrow(1, 0, size), total, axis=1)
 
 
-def in_parts(method: Method, plan: Plan) -> Group | None:
+def in_parts(method: Fitting, plan: Plan) -> Group | None:
     """The processes, where each of them is to hold a part of a method; None where each holds all of it.
 
     Args:
@@ -227,7 +228,7 @@ def as_the_run(run: Path, wanted: bool | str) -> None:
     group.sharded, group.own_draws = known is not None, bool(known and known["own_draws"])
 
 
-def check_sharded(method: Method, plan: Plan, group: Group) -> None:
+def check_sharded(method: Fitting, plan: Plan, group: Group) -> None:
     """Refuse to divide a method among processes where it cannot be.
 
     Args:
@@ -249,13 +250,13 @@ def check_sharded(method: Method, plan: Plan, group: Group) -> None:
         )
 
 
-def _check_divisible(method: Method, group: Group) -> None:
+def _check_divisible(method: Fitting, group: Group) -> None:
     reason = method.why_not_sharded(own_draws=group.own_draws)
     if reason is not None:
         raise ValueError(f"{method.name} cannot be sharded: {reason}, or leave out distributed={SHARDED!r}")
 
 
-def _check_supported(method: Method, plan: Plan | None, group: Group) -> None:
+def _check_supported(method: Fitting, plan: Plan | None, group: Group) -> None:
     if getattr(method, "bound", "elbo") == "importance_weighted":
         raise ValueError(
             "bound='importance_weighted' is not a sum over examples, which several processes could share: use "

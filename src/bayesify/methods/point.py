@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
-from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.method import Method, NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.training.batches import Batch
 
 

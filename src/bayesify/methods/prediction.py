@@ -31,8 +31,9 @@ from bayesify.methods.over_processes import predicted_together
 from bayesify.methods.variational.estimators.moments import POINTS, Gaussians, contrast_of, prediction_of, stand_ins
 from bayesify.predictive import Predictive, Recalibrated
 from bayesify.predictive.recalibration import Recalibration
-from bayesify.training.batches import as_inputs, take, to_device
+from bayesify.training.batches import take, to_device
 from bayesify.training.gathered import gathered
+from bayesify.training.users_data import as_inputs
 
 Drawing = Callable[[Sequence[int]], Tensor]
 DRAW_ELEMENTS = 1 << 24

@@ -28,6 +28,7 @@ from bayesify.training.plan import History, resume_plan
 from bayesify.training.warnings import without_warnings
 
 if TYPE_CHECKING:
+    from bayesify.methods.fitting import Fitting
     from bayesify.methods.method import Method
 
 OWN_FUNCTION = "a function of yours"
@@ -170,7 +171,7 @@ def _checked_of(config: dict[str, Any], folder: Path) -> Checked | None:
 
 
 def to_resume(
-    method: Method, folder: Path, grows: tuple[str, ...] = (), *, in_parts: bool = False
+    method: Fitting, folder: Path, grows: tuple[str, ...] = (), *, in_parts: bool = False
 ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
     """The plan, tensors and state with which a method resumes a run; a RunError where it cannot.
 
@@ -334,15 +335,16 @@ def _sizes(config: Mapping[str, Any], most: int, *, own_network: bool) -> tuple[
     return sum(sizes.values()), sum(sizes[name] for name in select(network, list(sizes), config["bayesian"]))
 
 
-def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:
+def _check_model(method: Fitting, config: dict[str, Any], folder: Path) -> None:
     """Refuse to resume with another prior, likelihood or settings than those of the run.
 
     The tensors would have the same shapes, so nothing else would notice the change. Where a setting was left to `fit`
     to find, the method takes what the run found.
     """
-    here = json.loads(json.dumps(describe(method)))
-    for key in ("prior", "likelihood", "settings"):
-        current, saved = (value if isinstance(value, dict) else {key: value} for value in (here[key], config.get(key)))
+    prior = None if method.prior is None else method.prior.spec()
+    about = {"prior": prior, "likelihood": method.likelihood.spec(), "settings": method.settings()}
+    for key, here in json.loads(json.dumps(about)).items():
+        current, saved = (value if isinstance(value, dict) else {key: value} for value in (here, config.get(key)))
         # Names that only one version knows are not compared.
         for name in sorted(current.keys() & saved.keys() - _ONLY_AT_START):
             if name in _FOUND_BY_FIT and current[name] is None:
@@ -355,7 +357,7 @@ def _check_model(method: Method, config: dict[str, Any], folder: Path) -> None:
                 )
 
 
-def _check_tensors(method: Method, tensors: dict[str, Tensor], folder: Path, grows: tuple[str, ...] = ()) -> None:
+def _check_tensors(method: Fitting, tensors: dict[str, Tensor], folder: Path, grows: tuple[str, ...] = ()) -> None:
     saved = {name: tuple(shape) for name, shape in runs.read_config(folder).get("parameters", {}).items()}
     current = {place.name: tuple(place.shape) for place in method.network.places}
     for name in sorted(saved.keys() | current.keys()):

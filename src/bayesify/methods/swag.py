@@ -28,7 +28,8 @@ from bayesify import noise
 from bayesify.distributed import active
 from bayesify.errors import TrainingError, at_least
 from bayesify.likelihoods import Likelihood
-from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.sample_collection import check_whole_plan
 from bayesify.methods.stored_samples import check_room, shuffled

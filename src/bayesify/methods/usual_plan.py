@@ -24,10 +24,10 @@ from bayesify.methods.defaults import (
 from bayesify.training.batches import Examples, TensorExamples
 
 if TYPE_CHECKING:
-    from bayesify.methods.method import Method
+    from bayesify.methods.fitting import Fitting
 
 
-def usual_plan(method: Method, data: Any) -> tuple[float | None, str]:
+def usual_plan(method: Fitting, data: Any) -> tuple[float | None, str]:
     """The learning rate and the schedule of a method for the kind of its problem.
 
     Args:
@@ -43,7 +43,7 @@ def usual_plan(method: Method, data: Any) -> tuple[float | None, str]:
     return settings["learning_rate"], settings.get("schedule") or "constant"
 
 
-def usual_epochs(method: Method, data: Any, batch_size: int) -> int:
+def usual_epochs(method: Fitting, data: Any, batch_size: int) -> int:
     """The epochs of `fit` where none are given: at least 10, and enough for the usual steps if the length is known.
 
     Args:

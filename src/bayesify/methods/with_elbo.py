@@ -15,7 +15,8 @@ from bayesify.errors import at_least
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.method import Method
 from bayesify.priors import WeightPrior
-from bayesify.training.batches import Batch, TensorExamples, as_examples
+from bayesify.training.batches import Batch, TensorExamples
+from bayesify.training.users_data import as_examples
 
 # Units times weights up to which units are judged one by one.
 _MOST_WORK = 20_000_000

@@ -82,7 +82,7 @@ class Trainer:
 
     Examples:
         >>> from bayesify.training import Plan
-        >>> from bayesify.training.batches import as_examples
+        >>> from bayesify.training.users_data import as_examples
         >>> from bayesify.training.loop import Trainer
         >>> method = bf.Variational(net, "categorical", prior="normal:1")
         >>> examples = as_examples((x, y), method.likelihood, method.network.dtype)

@@ -21,7 +21,8 @@ from bayesify.methods.convergence import predictions_of
 from bayesify.methods.hmc.adaptation import Adaptation
 from bayesify.methods.hmc.plan import Sampling
 from bayesify.methods.hmc.stored_draws import DrawStore
-from bayesify.methods.method import Method, NetworkLike, Objective, PriorLike
+from bayesify.methods.method import Method, NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.stored_samples import check_room, shuffled
 from bayesify.priors import Normal, WeightPrior
 from bayesify.training.batches import Batch, Examples

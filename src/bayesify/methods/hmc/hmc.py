@@ -38,8 +38,9 @@ from bayesify.methods.method import Method
 from bayesify.methods.over_processes import claimed, first_only, over_processes, start_alike
 from bayesify.priors import WeightPrior
 from bayesify.training import data_identity
-from bayesify.training.batches import Batch, Examples, as_inputs
+from bayesify.training.batches import Batch, Examples
 from bayesify.training.loop import History
+from bayesify.training.users_data import as_inputs
 from bayesify.training.warnings import chains_disagree, diverged_often
 
 # A step without a compiler costs about this much per activation of a chain; compiling costs seconds.

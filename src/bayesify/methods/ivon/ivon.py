@@ -31,7 +31,8 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.ivon.start import first_hessian, first_warm_up
 from bayesify.methods.ivon.update import NaturalGradient, hessian_rate, ivon_update
-from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.usual_plan import usual_plan
 from bayesify.methods.with_elbo import WithELBO
 from bayesify.priors import Normal, WeightPrior

@@ -32,7 +32,8 @@ from bayesify.methods.arguments import explained_arguments
 from bayesify.methods.checks import few
 from bayesify.methods.laplace import curvature
 from bayesify.methods.laplace.curvature.layers import shared
-from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.over_processes import claimed, first_only, over_processes, start_alike
 from bayesify.methods.point import PointEstimate
 from bayesify.methods.summary import Summary

@@ -39,10 +39,11 @@ from bayesify.methods.sgmcmc.adaptation import FoundMoves, Phases
 from bayesify.methods.sgmcmc.moves import Moves
 from bayesify.methods.sgmcmc.stored_chains import StoredChains
 from bayesify.methods.sgmcmc.whole_data import ChainExamples, WholeGradient, in_memory
-from bayesify.training.batches import Examples, TensorExamples, as_examples, take
+from bayesify.training.batches import Examples, TensorExamples, take
 from bayesify.training.kl import KL
 from bayesify.training.loop import History, Plan
 from bayesify.training.optimisation import OptimizerFactory
+from bayesify.training.users_data import as_examples
 
 # Where the step is found from the data, all data is one batch by default, for gradients without noise, while examples
 # times weights times chains are at most this.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bayesify.distributed import active
 from bayesify.functional.network import Network
 from bayesify.methods.ensemble import Ensemble
-from bayesify.methods.method import Objective
+from bayesify.methods.objective import Objective
 from bayesify.methods.sgmcmc.whole_data import WholeGradient
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, take

@@ -20,7 +20,8 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods.agreement import described, noise_in_words
 from bayesify.methods.convergence import predictions_of
 from bayesify.methods.defaults import LARGE_NETWORK
-from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.sample_collection import Calendar
 from bayesify.methods.sgmcmc.positions import ChainPositions
 from bayesify.methods.stored_samples import check_room, shuffled

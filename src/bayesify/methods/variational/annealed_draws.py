@@ -28,9 +28,10 @@ from bayesify.methods.variational.annealing import (
 from bayesify.methods.variational.families import ANNEALED
 from bayesify.methods.variational.posterior import PosteriorBase
 from bayesify.priors import Normal, WeightPrior
-from bayesify.training.batches import Batch, Examples, as_examples
+from bayesify.training.batches import Batch, Examples
 from bayesify.training.kl import KL
 from bayesify.training.loop import Plan
+from bayesify.training.users_data import as_examples
 
 # Every step of every draw needs a gradient over all data.
 LARGEST = 2000

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch.optim import Optimizer
 
-from bayesify.methods.method import Objective
+from bayesify.methods.objective import Objective
 from bayesify.methods.variational.natural_gradient import (
     FEWEST_DRAWS,
     LARGEST,

@@ -27,7 +27,8 @@ from bayesify.distributed.sharding import Shard
 from bayesify.errors import choose
 from bayesify.functional import initialisation
 from bayesify.likelihoods import Gaussian, Likelihood
-from bayesify.methods.method import NetworkLike, Objective, PriorLike
+from bayesify.methods.method import NetworkLike, PriorLike
+from bayesify.methods.objective import Objective
 from bayesify.methods.prediction import Drawing
 from bayesify.methods.stored_samples import shuffled
 from bayesify.methods.variational.annealed_draws import AnnealedDraws

@@ -30,7 +30,8 @@ from bayesify.methods.method import Method, NetworkLike, PriorLike
 from bayesify.methods.summary import Summary
 from bayesify.methods.usual_plan import is_table
 from bayesify.predictive import Predictive
-from bayesify.training.batches import Examples, TensorExamples, as_examples
+from bayesify.training.batches import Examples, TensorExamples
+from bayesify.training.users_data import as_examples
 from bayesify.workflows.auto.held_out import recalibrated
 from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within

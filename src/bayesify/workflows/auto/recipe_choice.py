@@ -18,7 +18,8 @@ from bayesify.methods.cards import CARDS, OF_OPTIMISATION
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
 from bayesify.methods.method import Method
-from bayesify.training.batches import TensorExamples, as_examples
+from bayesify.training.batches import TensorExamples
+from bayesify.training.users_data import as_examples
 from bayesify.workflows.auto.model import can_be_sampled, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
 from bayesify.workflows.build import fit_settings, make_likelihood, make_method, make_network, with_defaults

@@ -29,7 +29,8 @@ from bayesify.methods import HMC, METHODS, Method
 from bayesify.methods.cards import CARDS
 from bayesify.methods.defaults import default_settings
 from bayesify.methods.usual_plan import is_table
-from bayesify.training.batches import as_examples, take
+from bayesify.training.batches import take
+from bayesify.training.users_data import as_examples
 from bayesify.training.warnings import without_warnings
 from bayesify.workflows.compare.candidates import USUAL, Candidate, MethodLike, read_methods
 

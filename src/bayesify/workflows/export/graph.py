@@ -19,7 +19,7 @@ from bayesify.data import Preparation
 from bayesify.errors import at_least, choose, first_line
 from bayesify.methods import Method
 from bayesify.methods.variational.estimators.moments import POINTS
-from bayesify.training.batches import as_inputs
+from bayesify.training.users_data import as_inputs
 from bayesify.workflows.export import answers as answering
 from bayesify.workflows.export.acceptance import Threshold
 from bayesify.workflows.export.moment_graph import MomentOutputs
