@@ -134,12 +134,96 @@ def test_a_batch_larger_than_the_data_is_a_mistake(blobs):
         MAKERS["weight"](network()).loss(*blobs, n_data=10, step=0)
 
 
+@pytest.mark.parametrize("make", ["linear", "large"])
+def test_ivon_starts_from_the_first_batch_where_fit_starts_from_a_few_examples(blobs, make):
+    torch.manual_seed(0)
+    net = nn.Linear(2, 3) if make == "linear" else nn.Sequential(nn.Linear(2, 400), nn.Tanh(), nn.Linear(400, 300))
+    net = net if make == "linear" else nn.Sequential(net, nn.Tanh(), nn.Linear(300, 3))
+    looped, fitted = bf.IVON(net, "categorical"), bf.IVON(net, "categorical")
+    fitted.fit(blobs, epochs=40, batch_size=96, learning_rate=0.1, progress=False)
+    optimizer = looped.loop_optimizer(n_data=96, batch_size=96, epochs=40, learning_rate=0.1)
+    for step in range(40):
+        optimizer.zero_grad()
+        looped.loss(*blobs, n_data=96, step=step).backward()
+        optimizer.step()
+    looped.finish(blobs)
+    assert looped.hessian_init == pytest.approx(fitted.hessian_init, rel=0.5)  # other examples
+    assert (looped.predict(blobs[0]).labels == blobs[1]).double().mean() > 0.9
+    # Most of the data decide the curvature of both.
+    torch.testing.assert_close(looped.std.mean(), fitted.std.mean(), rtol=0.2, atol=0.0)
+
+
+@pytest.mark.parametrize("name", ["ivon", "sgld", "swag", "weight", "point"])
+def test_a_temperature_of_the_loop_is_that_of_fit(blobs, name):
+    fitted, looped = MAKERS[name](network()), MAKERS[name](network())
+    kl = "uniform,temperature=0.1"
+    fitted.fit(blobs, epochs=20, batch_size=96, learning_rate=rate(name), kl=kl, progress=False)
+    optimizer = looped.loop_optimizer(n_data=96, batch_size=96, epochs=20, learning_rate=rate(name), kl=kl)
+    for step in range(20):
+        optimizer.zero_grad()
+        looped.loss(*blobs, n_data=96, step=step).backward()
+        optimizer.step()
+    looped.finish(blobs)
+    torch.testing.assert_close(looped.draw(blobs[0], draws=4), fitted.draw(blobs[0], draws=4), rtol=1e-3, atol=1e-4)
+    # After finish the loss is the plain one again.
+    torch.testing.assert_close(
+        looped.train().loss(*blobs, n_data=96, step=0), fitted.train().loss(*blobs, n_data=96, step=0)
+    )
+
+
+@pytest.mark.parametrize("name", ["mc-dropout", "flipout", "local"])
+def test_parts_of_a_step_have_the_noise_of_the_whole(blobs, name):
+    made = bf.Variational(network(), "categorical", estimator="local") if name == "local" else MAKERS[name](network())
+    made.train()
+    x, y = blobs[0][:32], blobs[1][:32]
+    whole = made.loss(x, y, n_data=96, step=3)
+    parts = [made.loss(x[k : k + 8], y[k : k + 8], n_data=96, step=3, part=(k, 32)) for k in range(0, 32, 8)]
+    torch.testing.assert_close(sum(parts) / 4, whole)
+    alike = [made.loss(x[k : k + 8], y[k : k + 8], n_data=96, step=3) for k in range(0, 32, 8)]
+    assert abs(float((sum(alike) / 4 - whole).detach())) > 1e-4
+    for wrong in ((30, 32), (-1, 32), (0, 4), 7, (1, 2, 3)):
+        with pytest.raises(ValueError, match="part must be"):
+            made.loss(x[:8], y[:8], n_data=96, step=3, part=wrong)
+
+
+def test_a_loop_has_one_number_of_examples(blobs):
+    method = MAKERS["sgld"](network())
+    method.loop_optimizer(n_data=96, batch_size=32, epochs=4, learning_rate=1e-4)
+    with pytest.raises(ValueError, match="that of loop_optimizer, 96, got 1000"):
+        method.loss(*blobs, n_data=1000, step=0)
+    laplace = MAKERS["laplace"](network()).train()
+    laplace.loss(*blobs, n_data=96, step=0).backward()
+    with pytest.raises(ValueError, match=r"whole training set, 96 examples as in loss\(n_data=\), got 10"):
+        laplace.finish((blobs[0][:10], blobs[1][:10]))
+    laplace.finish(blobs)
+
+
+@pytest.mark.parametrize("name", ["ivon", "sgld", "sghmc"])
+def test_methods_with_an_update_rule_need_a_rate(name):
+    with pytest.raises(ValueError, match="loop_optimizer needs learning_rate="):
+        MAKERS[name](network()).loop_optimizer(n_data=96)
+
+
+def test_a_weight_of_the_kl_that_changes_is_refused():
+    for kl in ("reweighted", "uniform,warm-up=2"):
+        with pytest.raises(ValueError, match="weight of the KL is constant"):
+            MAKERS["weight"](network()).loop_optimizer(n_data=96, kl=kl)
+
+
+def test_weight_decay_beside_a_prior_is_a_warning(blobs):
+    method = MAKERS["weight"](network())
+    with pytest.warns(bf.BayesifyWarning, match=r"weight_decay of 0\.01 beside the prior.*widths"):
+        method.loop_optimizer(n_data=96, optimizer="adamw")
+    method.loop_optimizer(n_data=96, optimizer="adamw:weight_decay=0")  # warnings are errors
+    bf.PointEstimate(network(), "categorical").loop_optimizer(n_data=96, optimizer="adamw")
+
+
 def test_rules_that_only_fit_can_follow_are_refused():
     cyclical = bf.SGLD(network(), "categorical", cycles=2, samples=4)
     tuned = bf.LaplaceApproximation(network(), "categorical", prior_precision="marginal_likelihood", rounds=2)
     for method, message in ((cyclical, "cycles="), (tuned, "rounds=")):
         with pytest.raises(ValueError, match=message):
-            method.loop_optimizer(n_data=96)
+            method.loop_optimizer(n_data=96, learning_rate=1e-3)
 
 
 def test_autocast_around_the_loss_trains(blobs):

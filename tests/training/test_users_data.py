@@ -13,6 +13,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+import bayesify as bf
 from bayesify.likelihoods import Categorical, Gaussian
 from bayesify.training.users_data import as_examples, as_inputs
 
@@ -165,3 +166,43 @@ def test_a_number_of_examples_that_is_not_the_datas_is_refused():
         assert read(data, n_data=10).n_data == 10
         with pytest.raises(ValueError, match="number of examples, 10, got 1000"):
             read(data, n_data=1000)
+
+
+class Stream(IterableDataset):
+    """64 rows, and whatever number of batches it says."""
+
+    def __init__(self, said):
+        self.said = said
+
+    def __len__(self):
+        return self.said
+
+    def __iter__(self):
+        torch.manual_seed(0)
+        return iter([(torch.randn(2), torch.tensor(row % 2)) for row in range(64)])
+
+
+@pytest.mark.filterwarnings("ignore:Length of IterableDataset")
+@pytest.mark.parametrize(
+    ("said", "message"), [(32, "has 4 batches, and goes on"), (640, "80 batches, and ended after 8")]
+)
+def test_a_stream_that_says_a_wrong_length_is_a_warning(said, message):
+    method = bf.PointEstimate(torch.nn.Linear(2, 2), "categorical")
+    with pytest.warns(bf.BayesifyWarning) as told:
+        method.fit(DataLoader(Stream(said), batch_size=8), n_data=64, epochs=2, progress=False)
+    assert [message in str(one.message) for one in told].count(True) == 1
+
+
+def test_a_stream_that_says_its_length_is_read_whole():
+    examples = as_examples(DataLoader(Stream(64), batch_size=8), Categorical(), torch.float32, n_data=64)
+    for epoch in range(2):
+        assert sum(len(y) for ((_, y),) in examples.batches(8, 0, epoch, 1)) == 64  # warnings are errors
+
+
+def test_a_loader_without_batches_and_another_number_of_examples_are_refused():
+    data = TensorDataset(torch.randn(100, 2), torch.arange(100) % 2)
+    method = bf.PointEstimate(torch.nn.Linear(2, 2), "categorical")
+    with pytest.raises(ValueError, match="the loader has no batches"):
+        method.fit(DataLoader(data, batch_size=200, drop_last=True), epochs=1, progress=False)
+    with pytest.raises(ValueError, match="must be the number of examples, 100, got 10"):
+        method.fit(DataLoader(data, batch_size=10), n_data=10, epochs=1, progress=False)

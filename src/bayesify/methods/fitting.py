@@ -65,6 +65,8 @@ class Fitting(Shardable):
     draws_per_step: ClassVar[bool] = False
     # Whether its loss is an ELBO: an expected negative log-likelihood plus a KL.
     has_elbo: ClassVar[bool] = False
+    # Why a loop of one's own has to be given a learning rate; empty where 0.001 will do.
+    rate_of_loops: ClassVar[str] = ""
     # The guarantees made for these weights, as plain JSON; other weights have none.
     guarantees: dict[str, Any]
 
@@ -120,7 +122,15 @@ class Fitting(Shardable):
             A torch optimiser over the method's parameters.
 
         """
-        return make_optimizer(optimizer, self.parameters(), learning_rate)
+        made = make_optimizer(optimizer, self.parameters(), learning_rate)
+        decay = max(float(group.get("weight_decay", 0.0)) for group in made.param_groups)
+        if decay and self.prior is not None:
+            widths = " and pulls the widths of the posterior towards 0.69" if self.has_elbo else ""
+            warn(
+                f"the optimizer has a weight_decay of {decay:g} beside the prior: it shrinks the weights a second "
+                f"time{widths}; set it to 0, as in optimizer='adamw:weight_decay=0'"
+            )
+        return made
 
     def choose_optimizer(
         self, optimizer: str | OptimizerFactory | None, learning_rate: float | None, kl: str
@@ -152,6 +162,7 @@ class Fitting(Shardable):
             raise ValueError(f"{self.name} does not draw weights in a step: draws must be 1, got {plan.draws}")
         self.plan = plan
         self.seed = plan.seed
+        self._loop_data, self._loop_temperature = None, 1.0
 
     def _begin_loop(self, plan: Plan, examples: Examples) -> None:
         """Prepare for a training loop of the user's; the examples have a number and nothing else."""
@@ -451,31 +462,30 @@ class Fitting(Shardable):
         batch_size: int = 128,
         epochs: int = 10,
         optimizer: str | OptimizerFactory = "adam",
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         kl: str | KL = "uniform",
         seed: int = 0,
     ) -> Optimizer:
-        """The optimiser that `fit` would use, for a training loop of one's own with `loss`.
+        """The optimiser whose steps `fit` makes, for a training loop of one's own with `loss`.
 
         SGLD, SGHMC and IVON have update rules of their own. SWAG keeps its learning rate constant in the second half
         and takes snapshots, SGLD and SGHMC store samples: the steps of this optimiser do all that. Other methods may
-        use any torch optimiser.
+        use any torch optimiser. The rate is constant; a torch scheduler on this optimiser changes it.
 
         Args:
             n_data: the number of examples in the whole training set.
             batch_size: examples per step.
             epochs: passes over the data that the loop will make.
             optimizer: its name, or a function `(parameters, lr=) -> Optimizer`, as for `fit`.
-            learning_rate: of the mean loss over a batch.
-            kl: a temperature, where `loss` is to have one: `uniform,temperature=0.5`. Only for methods whose update
-                rule contains the prior (SGLD, SGHMC, IVON).
+            learning_rate: of the mean loss over a batch. None is 0.001, but IVON, SGLD and SGHMC need a rate.
+            kl: a temperature, where `loss` is to have one: `uniform,temperature=0.5`.
             seed: of the noise.
 
         Returns:
             A torch optimiser over the method's parameters.
 
         Raises:
-            ValueError: the method cannot follow these settings.
+            ValueError: the method cannot follow these settings, or needs a learning rate.
 
         Examples:
             >>> sgld = bf.SGLD(net, "categorical", prior="normal:1", chains=1, samples=20)
@@ -489,10 +499,18 @@ class Fitting(Shardable):
 
         """
         at_least("n_data", n_data, 1)
-        settings = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
-        plan, own_optimizer, _ = make_plan(optimizer, "constant", kl, settings)
+        if learning_rate is None and self.rate_of_loops:
+            raise ValueError(f"loop_optimizer needs learning_rate=: {self.rate_of_loops}")
+        rate, weighting = 1e-3 if learning_rate is None else learning_rate, KL.parse(kl)
+        settings = {"epochs": epochs, "batch_size": batch_size, "learning_rate": rate, "seed": seed}
+        plan, own_optimizer, _ = make_plan(optimizer, "constant", weighting, settings)
+        if weighting.weighting != "uniform" or weighting.warm_up:
+            raise ValueError(
+                f"the weight of the KL is constant in a loop of your own: use kl='uniform', got {plan.kl!r}"
+            )
         self._begin_loop(plan, CountedExamples(n_data))
-        made = self.make_optimizer(own_optimizer or plan.optimizer, learning_rate)
+        made = self.make_optimizer(own_optimizer or plan.optimizer, rate)
+        self._loop_data, self._loop_temperature = n_data, weighting.temperature
         made.register_step_post_hook(self._after_own_step)
         self.train()
         return made
@@ -531,6 +549,13 @@ class Fitting(Shardable):
         """
         examples, _ = self._read(data, None, n_data, device)
         self._before_finish(examples)
+        if self.needs_finish and self._last_data not in (None, examples.n_data):
+            raise ValueError(
+                f"finish needs the whole training set, {self._last_data:,} examples as in loss(n_data=), got "
+                f"{examples.n_data:,}"
+            )
+        self._last_data = None
+        self._loop_data, self._loop_temperature = None, 1.0
         self.eval()
         try:
             self._conclude(examples)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -54,6 +55,11 @@ class Learning(Prediction):
     # The step of the last loss in a loop of one's own, and the version of the weights that it saw.
     _last_loss: tuple[int, int] = (-1, -1)
     _warned_of_step: bool = False
+    # The number of examples that the last loss of a loop of one's own was told.
+    _last_data: int | None = None
+    # What `loop_optimizer` was told: the number of examples, and the temperature of the KL.
+    _loop_data: int | None = None
+    _loop_temperature: float = 1.0
     # The shapes of the network's output for one example, by the shapes of inputs, with a number in its precision.
     _tried: dict[str, tuple[Tensor, torch.Size]]
 
@@ -183,7 +189,9 @@ class Learning(Prediction):
         penalty = self._penalty(step, draws)
         return penalty if self.shard is None else self.shard.total(penalty)
 
-    def loss(self, x: Any, y: Tensor, n_data: int, step: int, draws: int = 1) -> Tensor:
+    def loss(
+        self, x: Any, y: Tensor, n_data: int, step: int, draws: int = 1, part: tuple[int, int] | None = None
+    ) -> Tensor:
         """The loss of one batch, for a training loop of one's own: mean negative log-likelihood + KL / n_data.
 
         It is the loss that `fit` minimises with `kl="uniform"`. Call `backward()` on it and step any torch optimiser
@@ -192,7 +200,8 @@ class Learning(Prediction):
         (`method.train()`) it also updates running statistics.
 
         With gradient accumulation divide the loss by the number of parts, and give all parts of a step the same
-        `step`: the KL is then counted once.
+        `step`: the KL is then counted once. `part` tells the noise of dropout and of the estimators `local` and
+        `flipout`, which differs between examples, where these examples stand in the batch of the step.
 
         Args:
             x: inputs of the batch.
@@ -200,12 +209,15 @@ class Learning(Prediction):
             n_data: the number of examples in the whole training set.
             step: the number of the step. It decides the noise: count it up, once per step of the optimiser.
             draws: weight draws to average over.
+            part: with gradient accumulation, how many examples of the step come before these, and how many the step
+                has: `(32, 64)`. None is a whole batch.
 
         Returns:
             A scalar that can be differentiated.
 
         Raises:
-            ValueError: the targets do not fit the likelihood, or `n_data` is below the size of the batch.
+            ValueError: the targets do not fit the likelihood, `n_data` is below the size of the batch or another than
+                `loop_optimizer` was given, or the part does not fit.
 
         Examples:
             >>> method = bf.Variational(net, "categorical", prior="normal:1")
@@ -231,12 +243,16 @@ class Learning(Prediction):
                 f"n_data must be the number of examples in the whole training set, the batch alone has {y.shape[0]}, "
                 f"got {n_data}"
             )
+        if self._loop_data not in (None, n_data):
+            raise ValueError(f"n_data must be that of loop_optimizer, {self._loop_data}, got {n_data}")
         self._check_batch(x, y)
         self._note(step)
         self._check_counting(step)
-        objective = self._loop_objective([(x, y)] * self.members, step, y.shape[0] / n_data, draws)
+        share = y.shape[0] / n_data * self._loop_temperature
+        with _place(part, y.shape[0]):
+            objective = self._loop_objective([(x, y)] * self.members, step, share, draws)
         if self.training:
-            self.unfinished = self.unfinished or self.needs_finish
+            self._last_data, self.unfinished = n_data, self.unfinished or self.needs_finish
             self.update_statistics(objective)
         return objective.loss
 
@@ -405,3 +421,21 @@ def sharded_squares(method: Learning, parameters: Sequence[nn.Parameter]) -> Ten
                 kind = id(parameter) in parts
                 squares[kind] = squares[kind] + parameter.grad.square().sum()
         return method.shard.total(squares[True]) + squares[False]
+
+
+def _place(part: tuple[int, int] | None, rows: int) -> AbstractContextManager[None]:
+    """The noise of a batch, or of the part of one that a user's loop names."""
+    if part is None:
+        return nullcontext()
+    try:
+        first, total = (int(number) for number in part)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"part must be two numbers, the examples before these and those of the step, got {part!r}"
+        ) from None
+    if not 0 <= first <= total - rows:
+        raise ValueError(
+            f"part must be the examples of the step before these and those of the whole step: {rows} examples do not "
+            f"fit in {part!r}"
+        )
+    return noise.part_of_batch(first, rows, total)

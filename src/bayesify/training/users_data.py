@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from bayesify.functional.inputs import count
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples
+from bayesify.training.warnings import warn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -190,11 +191,33 @@ class LoaderExamples(Examples):
         except TypeError:
             # Schedules need the number of steps in advance: one pass over the data counts them.
             self._length = sum(1 for _ in loader)
+        if self._length == 0:
+            raise ValueError("the loader has no batches: is its batch_size larger than the data, with drop_last=True?")
+        self._compared = False
 
     def batches(self, batch_size: int, seed: int, epoch: int, members: int, skip: int = 0) -> Iterator[list[Batch]]:
-        for number, batch in enumerate(self.loader):
+        unread = iter(self.loader)
+        for number in range(self._length):
+            try:
+                batch = next(unread)
+            except StopIteration:
+                self._compare(f"ended after {number}")
+                return
+            streams = isinstance(getattr(self.loader, "dataset", None), IterableDataset)
+            if number == self._length - 1 and streams and not self._compared:
+                # Only a stream can say a wrong number; of other data a further batch would be read in vain.
+                self._compare("goes on after them" if next(unread, None) is not None else "")
             if number >= skip:
                 yield [self._checked(_pair(batch, self.likelihood, self.dtype))] * members
+
+    def _compare(self, found: str) -> None:
+        """Warn, after the first epoch alone, if the loader has another number of batches than it says."""
+        if found and not self._compared:
+            warn(
+                f"the loader says that it has {self._length} batches, and {found}: an epoch has no others, and the "
+                "schedule counts on them; correct __len__ of the data set"
+            )
+        self._compared = True
 
     def count_batches(self, batch_size: int) -> int:
         return self._length
@@ -281,7 +304,10 @@ def _check_count(n_data: int | None, actual: int) -> None:
 def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None) -> LoaderExamples:
     if isinstance(loader, Iterator):
         raise TypeError("data must be readable more than once, got an iterator: give a DataLoader")
-    n_data = _distinct(loader) if n_data is None else n_data
+    distinct = _distinct(loader)
+    if distinct is not None:
+        _check_count(n_data, distinct)
+    n_data = distinct if n_data is None else n_data
     if n_data is None:
         raise ValueError("the number of examples is not known from this loader: give n_data=")
     if n_data < 1:

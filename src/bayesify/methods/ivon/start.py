@@ -50,7 +50,7 @@ def first_warm_up(network: Network) -> float:
         network: the network.
 
     """
-    return 0.0 if _starts_wide(network) else WARM_UP
+    return 0.0 if starts_wide(network) else WARM_UP
 
 
 def first_hessian(method: IVON, examples: Examples, effective_data: float) -> float:
@@ -65,7 +65,7 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
         The curvature.
 
     """
-    if not _starts_wide(method.network):
+    if not starts_wide(method.network):
         return 1 / (effective_data * WIDTH**2)
     x, y = examples.sample(EXAMPLES) or examples.first()
     rows = min(EXAMPLES, count(x))
@@ -81,8 +81,13 @@ def first_hessian(method: IVON, examples: Examples, effective_data: float) -> fl
     return _LARGEST
 
 
-def _starts_wide(network: Network) -> bool:
-    """Whether a network is large, or one linear layer whose weights are all random."""
+def starts_wide(network: Network) -> bool:
+    """Whether a network is large, or one linear layer whose weights are all random.
+
+    Args:
+        network: the network.
+
+    """
     layers = {place.name.rpartition(".")[0] for place in network.places}
     linear = len(layers) == 1 and isinstance(network.template.get_submodule(*layers), nn.Linear)
     return network.random_size > LARGE or (linear and network.random_size == network.size)

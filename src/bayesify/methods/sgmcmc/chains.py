@@ -61,6 +61,7 @@ class StochasticGradientMCMC(StoredChains):
 
     # Steps of a fit that is given neither epochs nor a learning rate.
     usual_steps: ClassVar[int] = 5000
+    rate_of_loops: ClassVar[str] = "fit finds the step size from the data, and a loop of your own cannot"
     phases: Phases | None = None
 
     @property
