@@ -20,6 +20,7 @@ from bayesify.methods.approximation import approximation
 from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
 from bayesify.methods.defaults import default_settings
 from bayesify.methods.elbo import ELBO
+from bayesify.methods.residuals import errors_judged
 from bayesify.methods.usual_plan import usual_plan
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, Examples, TensorExamples
@@ -27,6 +28,7 @@ from bayesify.training.kl import KL
 from bayesify.training.loop import CUSTOM, Plan
 from bayesify.training.warnings import (
     CURE,
+    WIDER_PRIOR,
     blew_up,
     collapsed,
     cure_of_rate,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from bayesify.predictive import Predictive
 
 ROWS, DRAWS = 1000, 10
+TRAINING = "training data"
 # A layer or a unit with less KL than this, in nats per weight, is at the prior.
 AT_THE_PRIOR = 0.01
 # Predictions are constant where the inputs explain less than this: nats of information for classes, a share of the
@@ -57,6 +60,15 @@ BEHIND_NATS, BEHIND_FACTOR, BEHIND_SHARE = 0.1, 1.5, 0.0003
 # The share of the passes of training that the checks may take, and the fewest passes that make them worth it.
 _SHARE, _FEWEST_PASSES = 0.03, 512
 _FEWEST_ROWS = 8
+# Of the log probability over posterior draws, in squared nats.
+_LARGEST_VARIANCE = 0.4
+_OF_A_WRONG_LIKELIHOOD = {
+    "no_better_than_constant",
+    "no_better_than_prior",
+    "worse_than_neighbours",
+    "collapsed",
+    "blew_up",
+}
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ def examine(method: Fitting, examples: Examples, validation: Examples | None, kl
     scored, training = (_first(batch, rows) for batch in (scored, memory))
     seen = examples.y if isinstance(examples, TensorExamples) else training[1]
     predictive = method.predict(scored[0], draws=draws, seed=method.seed)
-    where = "training data" if validation is None else "validation data"
+    where = TRAINING if validation is None else "validation data"
     cure = _cure(method, examples)
     texts, numbers = _predictions_judged(method, predictive, scored, seen, memory, where, cure)
     bad = any(text is not None for text in texts.values())
@@ -180,6 +192,8 @@ def _cure(method: Fitting, examples: Examples) -> str:
     if plan.learning_rate is None:
         # A step size that the method found itself is no guess that could be ten times too high.
         return f"train longer (epochs={2 * plan.epochs} or more)"
+    if isinstance(method.prior, WeightPrior) and method.prior.pretrained:
+        return f"{WIDER_PRIOR}, or {CURE}"
     default = _default_rate(method, plan, examples)
     return CURE if default is None else cure_of_rate(plan.learning_rate, default) or CURE
 
@@ -256,8 +270,10 @@ def _predictions_judged(
     constant = constant_log_prob(method.likelihood, seen.to(device), targets)
     if constant is not None:
         numbers["constant_nll"] = -float(constant.mean())
+        sampled = where == TRAINING and hasattr(method, "diagnose")
+        optimism = _optimism(predictive, targets) if sampled else None
         texts["no_better_than_constant"] = no_better_than_constant(
-            (ours - constant).tolist(), numbers["constant_nll"], where, cure
+            (ours - constant).tolist(), numbers["constant_nll"], where, cure, optimism
         )
         if texts["no_better_than_constant"] is not None and _same_for_all(predictive, targets):
             texts["collapsed"] = _collapsed(method)
@@ -266,7 +282,21 @@ def _predictions_judged(
         numbers["prior_nll"] = -float(prior.mean())
         texts["no_better_than_prior"] = no_better_than_prior((ours - prior).tolist(), numbers["prior_nll"], where, cure)
     text, found = _against_neighbours(predictive, ours, memory, (scored[0], targets), where, cure)
-    return texts | text, numbers | found
+    texts |= text | errors_judged(method, predictive, scored, where, cure)
+    return texts, numbers | found
+
+
+def _optimism(predictive: Predictive, targets: Tensor) -> list[float] | None:
+    """How much lower the log probability of each target would be without it: its variance over the draws (WAIC).
+
+    Watanabe 2010, "Asymptotic equivalence of Bayes cross validation and widely applicable information criterion". None
+    for a single draw, and where the variances are so large that they say little (Vehtari, Gelman and Gabry 2017).
+    """
+    if predictive.draws < 2 or isinstance(predictive.likelihood, Several):
+        return None
+    each = predictive.likelihood.log_density(predictive.outputs, targets, predictive.keys).double()
+    variances = each.var(0)
+    return [float(value) for value in variances] if float(variances.mean()) < _LARGEST_VARIANCE else None
 
 
 def _against_neighbours(
@@ -312,7 +342,8 @@ def _collapsed(method: Any) -> str | None:
         return None
     layers = method.kl_by_layer()
     at_prior = [name for name, kl in layers.items() if kl < AT_THE_PRIOR]
-    return collapsed(at_prior, len(at_prior) == len(layers))
+    pretrained = isinstance(method.prior, WeightPrior) and bool(method.prior.pretrained)
+    return collapsed(at_prior, len(at_prior) == len(layers), pretrained=pretrained)
 
 
 def _below_constant(method: Fitting, elbo: ELBO, seen: Tensor, n_data: int) -> str | None:
@@ -336,6 +367,10 @@ def _without_repetition(texts: dict[str, str]) -> dict[str, str]:
         "no_better_than_prior": {"worse_than_neighbours"},
         "blew_up": {"no_better_than_constant", "no_better_than_prior", "worse_than_neighbours"},
         "kl_frozen": {"widths_stuck"},
+        # Their cure is another likelihood, whatever else follows from the wrong one.
+        "outliers": _OF_A_WRONG_LIKELIHOOD,
+        "skewed_targets": _OF_A_WRONG_LIKELIHOOD,
+        "noise_too_small": _OF_A_WRONG_LIKELIHOOD,
     }
     dropped = set().union(*(implied.get(kind, set()) for kind in texts))
     return {kind: text for kind, text in texts.items() if kind not in dropped}

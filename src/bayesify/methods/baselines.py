@@ -103,7 +103,7 @@ def nearest_neighbours(kind: str, memory: Batch, scored: Batch) -> Neighbours | 
         few examples.
 
     """
-    known, asked = _numbers(memory[0]), _numbers(scored[0])
+    known, asked = as_numbers(memory[0]), as_numbers(scored[0])
     if known is None or asked is None or len(known) < _FEWEST:
         return None
     classes = kind == "classification"
@@ -132,8 +132,16 @@ def nearest_neighbours(kind: str, memory: Batch, scored: Batch) -> Neighbours | 
     return Neighbours(scores, counts[best])
 
 
-def _numbers(x: Any) -> Tensor | None:
-    """Inputs as one row of numbers each; None where some are not numbers, such as words."""
+def as_numbers(x: Any) -> Tensor | None:
+    """Inputs as one row of numbers each, an even choice where they are many.
+
+    Args:
+        x: inputs.
+
+    Returns:
+        A matrix `[n, numbers]`; None where some inputs are not floating-point numbers, such as words.
+
+    """
     leaves = pytree.tree_leaves(x)
     if not leaves or not all(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in leaves):
         return None
@@ -155,7 +163,11 @@ def _predictions(known: Tensor, values: Tensor, asked: Tensor, counts: list[int]
 def _kernel_regression(known: Tensor, values: Tensor, asked: Tensor) -> tuple[float, Tensor] | None:
     """The squared error on examples left out, and predictions, of the best of several kernels; no own neighbours."""
     rows = torch.linspace(0, len(known) - 1, min(len(known), _MOST_KERNEL), device=known.device).long()
-    x, values = known[rows].double(), values[rows]
+    # A copy of an example tells its target, which no network could know of a new one.
+    x, group = known[rows].double().unique(dim=0, return_inverse=True)
+    groups = torch.zeros(len(x), len(rows), dtype=torch.float64, device=x.device)
+    groups[group, torch.arange(len(rows), device=x.device)] = 1.0
+    values = (groups @ values[rows]) / groups.sum(1, keepdim=True)
     centre = values.mean(0)
     y, variance = values - centre, float(values.var(0).mean())
     squared = torch.cdist(x, x).square()

@@ -47,6 +47,8 @@ FEWEST_EPOCHS = 5
 STANDARD_ERRORS = 2.0
 # The cure of a fit that has not learned enough, by a method that follows a learning rate.
 CURE = "train longer, change the learning rate (10 times higher or lower)"
+# That of a fit which a prior around given weights holds too near to them.
+WIDER_PRIOR = "widen the prior around the given weights, with a scale ten times as large: prior='pretrained:SCALE'"
 # A learning rate that differs from the default by this factor is named in the cure.
 FAR_RATE = 10.0
 # A held-out NLL that exceeds the training NLL by more nats than this, beyond two standard errors, is overfitting.
@@ -221,7 +223,9 @@ def with_cure_of_overfitting(sentence: str, cure: str, *, constant: bool) -> str
     return f"{sentence.partition('; ')[0]}; {cure}" + (f"; {_NO_SIGNAL}" if constant else "")
 
 
-def no_better_than_constant(gain: Sequence[float], constant: float, where: str, cure: str = CURE) -> str | None:
+def no_better_than_constant(
+    gain: Sequence[float], constant: float, where: str, cure: str = CURE, optimism: Sequence[float] | None = None
+) -> str | None:
     """Warn when predictions are no better than one that ignores the inputs, beyond two standard errors.
 
     Args:
@@ -229,6 +233,7 @@ def no_better_than_constant(gain: Sequence[float], constant: float, where: str, 
         constant: the mean NLL of the constant prediction.
         where: the data, such as `training data`.
         cure: what to do about it, with this method.
+        optimism: for each example, how much lower its log probability would be if it had not been trained on.
 
     Returns:
         The warning, or None.
@@ -236,7 +241,17 @@ def no_better_than_constant(gain: Sequence[float], constant: float, where: str, 
     """
     mean, error = _mean_and_error(gain)
     if mean > STANDARD_ERRORS * error:
-        return None
+        if optimism is None:
+            return None
+        less = float(np.mean(optimism))
+        mean, error = _mean_and_error(np.subtract(gain, optimism).tolist())
+        if not math.isfinite(less) or mean > STANDARD_ERRORS * error:
+            return None
+        return (
+            f"no better than a constant prediction: its NLL on {where} is {constant - mean - less:.4g}, about "
+            f"{constant - mean:.4g} is to be expected of new data (WAIC), one that ignores the inputs has "
+            f"{constant:.4g}; {cure}, or use another method; {_NO_SIGNAL}"
+        )
     # Where a few examples are far off, the mean is uncertain, but a nat each is worse without doubt.
     worse = "worse" if mean < max(-1.0, -STANDARD_ERRORS * error) else "no better"
     return (
@@ -348,6 +363,81 @@ def targets_unscaled(mean: float, deviation: float, likelihood: str = "Gaussian"
     )
 
 
+def outliers(count: int, examples: int, share: float, where: str) -> str:
+    """The warning that a few targets decide the width of a Gaussian noise.
+
+    Args:
+        count: targets that are far from those of near examples.
+        examples: how many examples there are.
+        share: of the variance of the targets that the outliers make.
+        where: the data, such as `training data`.
+
+    Returns:
+        The warning.
+
+    """
+    return (
+        f"outliers: {count} of {examples} targets of the {where} are far from those of near examples, and make "
+        f"{share:.0%} of the variance; a Gaussian noise becomes as wide as they are far; use likelihood='student-t', "
+        "or correct the rows"
+    )
+
+
+def skewed_targets(mean: float, deviation: float) -> str:
+    """The warning that a Gaussian does not fit positive targets with a long tail.
+
+    Args:
+        mean: of the targets.
+        deviation: their standard deviation.
+
+    Returns:
+        The warning.
+
+    """
+    return (
+        f"targets are positive and skewed (mean {mean:.4g}, standard deviation {deviation:.4g}): intervals of a "
+        "Gaussian reach below zero, and are too narrow for large targets; use likelihood='log-normal'"
+    )
+
+
+def wrong_noise(noise: float, error: float, where: str) -> str:
+    """The warning that a noise which was given does not fit the errors.
+
+    Args:
+        noise: the standard deviation of the noise.
+        error: the root of the mean squared error.
+        where: the data, such as `training data`.
+
+    Returns:
+        The warning.
+
+    """
+    size = "small" if noise < error else "large"
+    return (
+        f"the noise is too {size}: it is given as {noise:.3g} in the units of the targets, and the RMSE on {where} is "
+        f"{error:.3g}; use noise='learned'"
+    )
+
+
+def too_wide(deviation: float, error: float, where: str, cure: str = CURE) -> str:
+    """The warning that a regression is much less sure than its errors allow.
+
+    Args:
+        deviation: the predictive standard deviation.
+        error: the root of the mean squared error.
+        where: the data, such as `training data`.
+        cure: what to do about it, with this method.
+
+    Returns:
+        The warning.
+
+    """
+    return (
+        f"intervals are too wide: the predictive standard deviation is {deviation:.3g}, the RMSE on {where} "
+        f"{error:.3g}; {cure}"
+    )
+
+
 def ends_in(activation: str, takes: str) -> str:
     """The warning about a network whose outputs are probabilities where logits are expected.
 
@@ -384,12 +474,13 @@ def few_snapshots(taken: int) -> str | None:
     )
 
 
-def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
+def collapsed(layers: Sequence[str], all_layers: bool, *, pretrained: bool = False) -> str | None:
     """Warn when layers are at the prior while predictions do not depend on the inputs.
 
     Args:
         layers: names of the layers whose KL is close to zero.
         all_layers: whether these are all layers.
+        pretrained: whether the prior lies around given weights.
 
     Returns:
         The warning, or None.
@@ -400,10 +491,12 @@ def collapsed(layers: Sequence[str], all_layers: bool) -> str | None:
     few = ", ".join(name or "the network" for name in layers[:3]) + (" and others" if len(layers) > 3 else "")
     named = f"layers {few} are" if len(layers) > 1 else f"layer {few} is"
     which = "every layer is" if all_layers else named
-    return (
-        f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; with "
-        "little data this may be the best that independent Gaussians do; use LaplaceApproximation, Ensemble or SGHMC"
+    family = (
+        "with little data this may be the best that independent Gaussians do; use LaplaceApproximation, Ensemble or "
+        "SGHMC"
     )
+    cure = WIDER_PRIOR if pretrained else family
+    return f"the posterior collapsed: {which} at the prior, and predictions are the same for every input; {cure}"
 
 
 def chains_disagree(

@@ -1,0 +1,116 @@
+"""What the errors of a regression with Gaussian noise show: outliers, skewed targets, a noise of a wrong size.
+
+An outlier is an example whose target is far from those of its nearest neighbours, and which the fit does not explain
+either: |y - median of the neighbours| > 10 robust standard deviations. A few of them make the Gaussian noise, and with
+it every interval, as wide as they are far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from bayesify.methods.baselines import as_numbers
+from bayesify.training.batches import Batch
+from bayesify.training.warnings import outliers, skewed_targets, too_wide, wrong_noise
+
+if TYPE_CHECKING:
+    from bayesify.methods.fitting import Fitting
+    from bayesify.predictive import Predictive
+
+FEWEST, FEWEST_FOR_WIDTH = 30, 100
+NEIGHBOURS = 10
+# The standard deviation of a Gaussian over its median absolute deviation.
+_ROBUST = 1.4826
+# Outliers are at most this share of the examples, and make at least this share of the variance of the targets.
+FAR, MOST, LEAST_SHARE = 10.0, 0.1, 0.5
+# They are explained where the fit leaves less than this share of their squared distances. More is left even where a
+# network has learned a few outliers by heart.
+EXPLAINED = 0.1
+# Targets are skewed if their skewness is above the first while that of their logarithms is within the second, and their
+# standard deviation is above this share of the mean: a Gaussian then has much of its probability below zero.
+SKEWNESS, OF_LOGARITHMS, OF_THE_MEAN = 2.0, 1.0, 0.75
+# Squared errors over predictive variances have the mean 1 where the noise is right. A noise that was given may be known
+# from elsewhere, so only a factor of five or ten in its standard deviation is told.
+TOO_WIDE = 0.4
+GIVEN_TOO_SMALL, GIVEN_TOO_LARGE = 25.0, 0.01
+WORSE_THAN_THE_MEAN = 1.2
+
+
+@torch.no_grad()
+def errors_judged(
+    method: Fitting, predictive: Predictive, scored: Batch, where: str, cure: str
+) -> dict[str, str | None]:
+    """Warnings about the errors of a fit whose noise is Gaussian.
+
+    Args:
+        method: the method.
+        predictive: its predictions.
+        scored: the examples `(x, y)` that were predicted.
+        where: these examples, such as `training data`.
+        cure: what to do about a fit that has not learned enough.
+
+    Returns:
+        Sentences by kind, None where there is nothing to warn about; empty for other likelihoods.
+
+    """
+    likelihood: Any = method.likelihood
+    truth = scored[1].double().flatten().cpu()
+    if likelihood.name != "gaussian" or len(truth) < FEWEST or len(truth) != len(scored[1]):
+        return {}
+    mean = predictive.mean.double().flatten().cpu()
+    if len(mean) != len(truth):
+        return {}
+    if _skewed(truth):
+        return {"skewed_targets": skewed_targets(float(truth.mean()), float(truth.std()))}
+    far = _far_from_neighbours(scored[0], truth, truth - mean)
+    if far is not None:
+        count, share = far
+        return {"outliers": outliers(count, len(truth), share, where)}
+    squares = (truth - mean).square()
+    error = float(squares.mean().sqrt())
+    if isinstance(likelihood.noise, int | float):
+        ratio = float(squares.mean()) / likelihood.noise**2
+        # A fit that is worse than the mean of the targets has another fault.
+        if ratio > GIVEN_TOO_SMALL and error < WORSE_THAN_THE_MEAN * float(truth.std()):
+            return {"noise_too_small": wrong_noise(likelihood.noise, error, where)}
+        large = ratio < GIVEN_TOO_LARGE and len(truth) >= FEWEST_FOR_WIDTH
+        return {"noise_too_large": wrong_noise(likelihood.noise, error, where)} if large else {}
+    variance = predictive.variance.double().flatten().cpu()
+    if len(truth) < FEWEST_FOR_WIDTH or not float((squares / variance).mean()) < TOO_WIDE:
+        return {}
+    return {"too_wide": too_wide(float(variance.mean().sqrt()), error, where, cure)}
+
+
+def _skewed(y: Tensor) -> bool:
+    if not bool((y > 0).all()) or not float(y.std()) > OF_THE_MEAN * float(y.mean()):
+        return False
+    return _skewness(y) > SKEWNESS and abs(_skewness(y.log())) < OF_LOGARITHMS
+
+
+def _skewness(y: Tensor) -> float:
+    return float(((y - y.mean()) / y.std()).pow(3).mean())
+
+
+def _far_from_neighbours(x: Any, y: Tensor, errors: Tensor) -> tuple[int, float] | None:
+    """How many targets are outliers, and their share of the variance; None where there are none, or too many."""
+    rows = as_numbers(x)
+    if rows is None or float(y.var()) == 0:
+        return None
+    rows = rows.double().cpu()
+    spread = rows.std(0)
+    if not bool((spread > 0).any()):
+        return None
+    rows = rows[:, spread > 0] / spread[spread > 0]
+    distance = torch.cdist(rows, rows).fill_diagonal_(torch.inf)
+    near = distance.topk(NEIGHBOURS, largest=False).indices
+    away = y - y[near].median(1).values
+    far = away.abs() > FAR * _ROBUST * away.abs().median()
+    count = int(far.sum())
+    if not 0 < count <= MOST * len(y):
+        return None
+    share = float(away[far].square().sum() / (y - y.mean()).square().sum())
+    explained = float(errors[far].square().sum()) < EXPLAINED * float(away[far].square().sum())
+    return None if explained or share < LEAST_SHARE else (count, min(share, 1.0))
