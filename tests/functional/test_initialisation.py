@@ -204,7 +204,7 @@ def test_members_of_a_module_differ_and_start_given_makes_them_equal():
 def test_a_function_that_needs_arguments_is_no_factory():
     with pytest.raises(TypeError, match=r"^network must be .* needs arguments \(missing a required argument: 'x'\): "):
         bf.Variational(lambda x: x, "categorical")
-    with pytest.raises(TypeError, match="^network must be .* needs arguments"):
+    with pytest.raises(TypeError, match=r"^network must be .* needs arguments"):
         bf.Network(nn.Linear)
 
 
