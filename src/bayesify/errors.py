@@ -80,7 +80,24 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+_LONGEST = 120
+
+
 def first_line(problem: Exception) -> str:
-    """The first line of the message of an exception."""
+    """The first line of the message of an exception; a long one ends after a word, with three dots.
+
+    Examples:
+        >>> from bayesify.errors import first_line
+        >>> first_line(ValueError("word " * 100))[-14:]
+        'word word...'
+
+    """
     text = str(problem).strip()
-    return text.splitlines()[0][:120] if text else type(problem).__name__
+    if not text:
+        return type(problem).__name__
+    line = text.splitlines()[0]
+    if len(line) <= _LONGEST:
+        return line
+    start = line[: _LONGEST - 3]
+    words = start if line[len(start)].isspace() else start.rpartition(" ")[0] or start
+    return f"{words.rstrip(' ,;:')}..."

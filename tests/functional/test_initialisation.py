@@ -201,6 +201,13 @@ def test_members_of_a_module_differ_and_start_given_makes_them_equal():
     assert torch.equal(given[0], Network(module).initial)
 
 
+def test_a_function_that_needs_arguments_is_no_factory():
+    with pytest.raises(TypeError, match=r"^network must be .* needs arguments \(missing a required argument: 'x'\): "):
+        bf.Variational(lambda x: x, "categorical")
+    with pytest.raises(TypeError, match=r"^network must be .* needs arguments"):
+        bf.Network(nn.Linear)
+
+
 def test_torchs_generator_is_untouched_also_when_a_factory_fails():
     torch.manual_seed(3)
     given = nn.Linear(3, 2)

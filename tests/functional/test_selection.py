@@ -83,8 +83,14 @@ def test_the_last_block_of_stages_is_the_last_block_of_the_last_stage():
 def test_what_matches_nothing_is_refused(bayesian, message):
     with pytest.raises((TypeError, ValueError), match=message):
         chosen(Net(), bayesian)
-    with pytest.raises(ValueError, match="needs a list of blocks"):
-        chosen(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)), "last_block")
+
+
+def test_a_list_of_layers_is_not_called_no_list():
+    layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="modules with layers of their own, got a network whose lists do not hold two"):
+        chosen(layers, "last_block")
+    with pytest.raises(ValueError, match="got a network which has no such list"):
+        chosen(nn.Linear(2, 2), "last_block")
 
 
 class WithAdapter(nn.Module):

@@ -124,7 +124,7 @@ def test_prediction_explains_what_the_network_cannot_take(method):
     tokens = torch.arange(200).view(40, 5) % 10
     own = fitted(Tokens(), tokens, method)
     for bad, kind, cause, words in [
-        (tokens + 7, "int64", IndexError, "index out of range"),
+        (tokens + 7, "int64", IndexError, "the largest index is 16, but an embedding has 10 rows, for indices from 0"),
         (tokens.float(), "float32", RuntimeError, "indices"),
     ]:
         for call in (own.predict, own.draw):
@@ -133,6 +133,67 @@ def test_prediction_explains_what_the_network_cannot_take(method):
                 call(bad)
             assert isinstance(caught.value.__cause__, cause)
             assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", [0, 30])
+@pytest.mark.parametrize("bad", [12, -1])
+def test_an_index_outside_the_vocabulary_is_named_wherever_it_is(row, bad):
+    tokens = torch.arange(200).view(40, 5) % 10
+    wrong = tokens.clone()
+    wrong[row, 2] = bad
+    which = "largest index is 12" if bad > 0 else "smallest index is -1"
+    expected = (
+        f"the network cannot take inputs of shape [(40, 5)] and type ['int64']: the {which}, but an embedding has 10 "
+        "rows, for indices from 0 to 9"
+    )
+
+    def new():
+        return bf.PointEstimate(Tokens(), "categorical")
+
+    loader = DataLoader(TensorDataset(wrong, Y), batch_size=40)
+    for call in (
+        lambda: new().fit((wrong, Y), batch_size=10, epochs=1, progress=False),
+        lambda: new().fit((tokens, Y), validation=(wrong, Y), epochs=1, progress=False),
+        lambda: new().loss(wrong, Y, n_data=40, step=0),
+        lambda: new().eval().predict(wrong),
+        lambda: fitted(Tokens(), tokens).predict(wrong),
+        lambda: bf.evaluate(fitted(Tokens(), tokens), (wrong, Y)),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert str(caught.value) == expected
+    with pytest.raises(ValueError, match=f"the {which}"):  # the examples of a loader are seen batch by batch
+        new().fit(loader, epochs=1, progress=False)
+
+
+class WithPlaces(nn.Module):
+    """Words with a second table, which is not read by the inputs themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places, self.out = nn.Embedding(10, 4), nn.Embedding(5, 4), nn.Linear(4, 2)
+
+    def forward(self, tokens):
+        return self.out((self.words(tokens) + self.places(torch.arange(tokens.shape[1]))).mean(1))
+
+
+def test_a_table_that_other_numbers_read_says_nothing_about_the_inputs():
+    tokens = torch.arange(5).repeat(40, 1)
+    tokens[2:] += 5  # the first two examples are like the places
+    own = bf.PointEstimate(WithPlaces(), "categorical")
+    own.fit((tokens, Y), epochs=1, progress=False)
+    assert own.predict(tokens).probs.shape == (40, 2)
+    longer = torch.arange(7).repeat(40, 1)
+    with pytest.raises(ValueError, match=r"\(40, 7\).* the largest index is 6, but an embedding has 5 rows"):
+        own.predict(longer)
+
+
+def test_the_shape_in_a_refusal_is_that_of_the_inputs_given():
+    method = bf.PointEstimate(nn.Linear(4, 2), "categorical").eval()
+    with pytest.raises(ValueError, match=r"inputs of shape \[\(4,\)\]"):
+        method.predict(torch.randn(4))
+    with pytest.raises(ValueError, match=r"inputs of shape \[\(40, 2\)\]"):
+        method.fit((A, Y), epochs=1, progress=False)
 
 
 class TwoHeads(nn.Module):

@@ -249,6 +249,10 @@ def test_a_torch_scheduler_gives_the_rates_it_gives_in_torch(blobs, make):
     [
         (lr_scheduler.ReduceLROnPlateau, "cannot follow a score"),
         (lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=9), "cycle_momentum=False"),
+        (
+            lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=3, cycle_momentum=False),
+            "^schedule= must have a learning rate for each of the plan's 9 steps, its OneCycleLR fails after step 4",
+        ),
         (lambda optimizer: optimizer.nothing, "a function of the share of training"),
         (lambda _: "fast", "returned str"),
         ("cosine,warm-up=2", "between 0 and 1"),
@@ -285,6 +289,8 @@ def test_augmentation_changes_inputs_and_not_the_number_of_examples(blobs):
         method.fit(blobs, **SETTINGS, augment=lambda x: x[:3])
     with pytest.raises(ValueError, match="augment= failed"):
         method.fit(blobs, **SETTINGS, augment=lambda x: x.nothing)
+    with pytest.raises(ValueError, match=r"^augment= must return inputs of the form .* a tensor, got a tuple of 2$"):
+        method.fit(blobs, **SETTINGS, augment=lambda x: (x, x))
 
 
 def test_settings_out_of_range_are_named(blobs):

@@ -89,6 +89,11 @@ def test_learning_rates_must_be_positive_and_finite(rate):
         make_optimizer("adam", parameters(), rate)
 
 
+def test_a_factory_without_a_learning_rate_is_refused_by_the_name_of_the_argument():
+    with pytest.raises(TypeError, match=r"^optimizer must be .* argument 'lr'\): write lambda parameters, lr: "):
+        make_optimizer(lambda p: torch.optim.Adam(p, amsgrad=True), parameters(), 0.1)
+
+
 def test_a_factory_that_returns_something_else_is_refused():
     with pytest.raises(TypeError, match="not a torch optimizer"):
         make_optimizer(lambda p, lr: "adam", parameters(), 0.1)

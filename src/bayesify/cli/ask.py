@@ -65,15 +65,18 @@ def ask(
     from bayesify.decisions import ask as choose
     from bayesify.workflows import load, run_data
     from bayesify.workflows.inputs import read_inputs
+    from bayesify.workflows.python_runs import taken_by
 
     if number < 1:
         raise CommandError(f"-n must be at least 1, got {number}")
     preparation = run_data.preparation_of(runs.read_config(run), run)
     read = read_inputs(pool, preparation, sys.stdin)
-    goal = None if targets is None else preparation.apply(read_inputs([targets], preparation, sys.stdin).raw)
+    goal = None if targets is None else read_inputs([targets], preparation, sys.stdin).raw
     if goal is not None and by != "epig":
         raise CommandError(f"--targets is for --by epig, got --by {by}: leave it out")
     method = load.load_run(run, network)
+    preparation = taken_by(method, preparation)
+    goal = None if goal is None else preparation.apply(goal)
     done = [] if skip is None else _indices(skip)
     inputs, name = preparation.apply(read.raw), by.replace("-", "_")
     asked = choose(method, inputs, number, name, targets=goal, skip=done, draws=draws, seed=seed)

@@ -76,6 +76,7 @@ def predict(
     from bayesify.decisions import conformal_of, saved_check
     from bayesify.workflows import load, run_data
     from bayesify.workflows.inputs import read_inputs
+    from bayesify.workflows.python_runs import taken_by
 
     if as_json and as_csv:
         raise CommandError("--json and --csv exclude each other: choose one")
@@ -87,7 +88,7 @@ def predict(
     check, sets = saved_check(method), conformal_of(method)
     records: list[dict[str, Any]] = []
     used = 0
-    prepared = read.prepared(preparation)
+    prepared = read.prepared(taken_by(method, preparation))
     # Only the draws of one part of the inputs are kept: all of them may not fit in memory.
     for predictive in method.predict_in_parts(prepared, draws=draws, seed=seed, by=by):
         names = read.names[len(records) : len(records) + len(predictive)]

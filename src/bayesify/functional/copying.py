@@ -7,6 +7,7 @@ code that reads a weight other than the one it is given fails instead of using a
 from __future__ import annotations
 
 import copy
+import inspect
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +27,10 @@ def as_module(network: nn.Module | Callable[[], nn.Module], seed: int) -> nn.Mod
         seed: seed of torch's generator while the function runs.
 
     """
-    module = initialisation.make(network, seed) if not isinstance(network, nn.Module) and callable(network) else network
+    module = network
+    if not isinstance(network, nn.Module) and callable(network):
+        _check_factory(network)
+        module = initialisation.make(network, seed)
     if not isinstance(module, nn.Module):
         raise TypeError(
             f"network must be a torch.nn.Module or a function that returns one, got {type(module).__name__}"
@@ -73,6 +77,19 @@ class Lock:
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
+
+
+def _check_factory(factory: Callable[[], nn.Module]) -> None:
+    """Refuse a function that needs arguments."""
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as problem:
+        raise TypeError(
+            f"network must be a torch.nn.Module or a function without arguments that makes one, got a function that "
+            f"needs arguments ({problem}): give the module, or write lambda: Net(...)"
+        ) from None
+    except ValueError:  # a function of C has no signature
+        return
 
 
 def _copy(module: nn.Module, replace: Callable[[str, Tensor], Tensor]) -> nn.Module:

@@ -126,6 +126,8 @@ class Network(nn.Module):
         self.signature = inspect.signature(self.template.forward)
         self.lock = Lock()
         self.trace: Trace | None = None
+        # The rows of the tables that look inputs up, by the number of the input; None before the first batch.
+        self.tables: dict[int, int] | None = None
         # Whether vmap works, by (train, each, stochastic), as far as it was tried.
         self.probed: dict[tuple[bool, bool, bool], tuple[str, str]] = {}
         self.training_precision = "full"

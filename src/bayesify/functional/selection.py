@@ -99,9 +99,11 @@ def _last_layer(module: nn.Module, trained: Sequence[str]) -> set[str]:
 def _last_block(module: nn.Module, trained: Sequence[str]) -> set[str]:
     lists = list(_lists_of_blocks(module))
     if not lists:
+        listed = any(isinstance(part, nn.Sequential | nn.ModuleList) for part in module.modules())
+        found = "whose lists do not hold two such blocks" if listed else "which has no such list"
         raise ValueError(
-            'bayesian="last_block" needs a list of blocks (nn.Sequential or nn.ModuleList), the network has none: use '
-            '"last_layer" or name patterns'
+            'bayesian="last_block" needs an nn.Sequential or nn.ModuleList of at least two blocks, which are modules '
+            f'with layers of their own, got a network {found}: use "last_layer" or name patterns'
         )
     name, container = lists[-1]
     while True:

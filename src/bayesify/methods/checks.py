@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify.errors import BayesifyWarning, first_line
+from bayesify.functional import look_ups
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
 from bayesify.functional.precision import decided
 from bayesify.functional.trace_recorders import EscapedWeightsError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from bayesify.functional.network import Network
 
 Shapes = list[list[int]]
+# Examples that are looked at to explain an error.
+_EXPLAINED = 10_000
 
 
 def check_likelihood(likelihood: Any) -> None:
@@ -123,15 +126,38 @@ def names_of(x: Any) -> list[str] | None:
     return list(x) if isinstance(x, Mapping) else None
 
 
+class InputError(ValueError):
+    """The network cannot take these inputs; the message says why."""
+
+
 def try_network(network: Network, x: Any) -> Tensor:
-    """The output of the network for x; an error of one line where it fails."""
+    """The output of the network for the first two examples; an error of one line about x where it fails."""
     with explained(network, x), torch.no_grad():
-        output = network.call(network.unflatten(network.initial), x)[0]
-    if output.dim() == 0 or output.shape[0] != count(x):
+        first = few(network, x)
+        output = network.call(network.unflatten(network.initial), first)[0]
+    if output.dim() == 0 or output.shape[0] != count(first):
         raise ValueError(
-            f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch"
+            f"the network gives shape {tuple(output.shape)} for {count(first)} examples: the first axis must be the "
+            "batch"
         )
     return output
+
+
+def check_indices(network: Network, x: Any, *, wait: bool) -> None:
+    """Refuse inputs with an index that the embedding which looks them up does not have.
+
+    Args:
+        network: a network that takes the first two examples of x.
+        x: inputs.
+        wait: whether to look at inputs on an accelerator too, which waits for it.
+
+    """
+    leaves = pytree.tree_leaves(x)
+    tables = look_ups.tables_of(network, few(network, x)) if network.tables is None else network.tables
+    for number, rows in tables.items():
+        problem = look_ups.outside(rows, leaves[number]) if wait or leaves[number].device.type == "cpu" else None
+        if problem is not None:
+            raise InputError(f"the network cannot take {_described(x)}: {problem}")
 
 
 @contextmanager
@@ -228,9 +254,26 @@ def _refusal(network: Network, x: Any, problem: Exception) -> Exception:
     if isinstance(problem, TypeError | ValueError):
         kind = TypeError if isinstance(problem, TypeError) else ValueError
         return kind(f"the network cannot take these inputs: {first_line(problem)}")
-    shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves(x)]
-    kinds = [str(leaf.dtype).removeprefix("torch.") for leaf in pytree.tree_leaves(x)]
-    return ValueError(f"the network cannot take inputs of shape {shapes} and type {kinds}: {first_line(problem)}")
+    reason = _index_outside(network, x) if isinstance(problem, IndexError) else None
+    return InputError(f"the network cannot take {_described(x)}: {reason or first_line(problem)}")
+
+
+def _index_outside(network: Network, x: Any) -> str | None:
+    """The index that an embedding does not have; of inputs that are looked up as they are, the largest of all."""
+    first = few(network, x)
+    for part in (first, to_device(take(x, slice(_EXPLAINED)), network.device)):
+        reason = look_ups.first_outside(network, part)
+        if reason is not None:
+            leaves, tables = pytree.tree_leaves(x), look_ups.tables_of(network, first)
+            of_all = (look_ups.outside(rows, leaves[place]) for place, rows in tables.items())
+            return next((found for found in of_all if found is not None), reason)
+    return None
+
+
+def _described(x: Any) -> str:
+    leaves = pytree.tree_leaves(x)
+    kinds = [str(leaf.dtype).removeprefix("torch.") for leaf in leaves]
+    return f"inputs of shape {[tuple(leaf.shape) for leaf in leaves]} and type {kinds}"
 
 
 def _text(shapes: Shapes, names: list[str] | None) -> str:

@@ -616,10 +616,11 @@ class Fitting(Shardable):
         x, y = examples.first()
         x = self._by_name(x)
         self.input_names = self.input_names or names_of(x)
+        every = x
         if isinstance(examples, TensorExamples):
-            y = examples.y
+            every, y = examples.x, examples.y
         self._tried = {}
-        self._check_batch(x, y)
+        self._check_batch(every, y)
         self._before_fit = look_at(self, x, y)
         if not isinstance(examples, TensorExamples):
             examples.check = self._check_batch

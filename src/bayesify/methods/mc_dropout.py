@@ -16,6 +16,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.functional.dropout import dropout_modules
 from bayesify.likelihoods import Likelihood
+from bayesify.methods.checks import few
 from bayesify.methods.method import NetworkLike, PriorLike
 from bayesify.methods.point import PointEstimate
 
@@ -90,7 +91,7 @@ class MCDropout(PointEstimate):
         return None
 
     def _try(self, x: Any) -> Tensor:
-        output = super()._try(x)
+        output, x = super()._try(x), few(self.network, x)
         trace, visible = self.network.traced(x), dropout_modules(self.network.template)
         if trace.dropout_sites or self.network.added_dropout or (trace.problem is not None and visible):
             return output

@@ -21,7 +21,7 @@ from bayesify import noise
 from bayesify.distributed.sharding import Shard
 from bayesify.errors import at_least
 from bayesify.functional.sharded_pass import sharded_outputs
-from bayesify.methods.checks import few, shapes_of
+from bayesify.methods.checks import check_indices, shapes_of
 from bayesify.methods.prediction import Prediction
 from bayesify.training.batches import Batch, to_device
 from bayesify.training.trainable import Objective
@@ -352,14 +352,16 @@ class Learning(Prediction):
         """Remember the number of the step, where the update rule or `absorb` needs it."""
 
     def _check_batch(self, x: Any, y: Tensor) -> None:
-        """Refuse targets that do not fit the network's outputs; it runs once for each new shape of inputs.
+        """Refuse what the network cannot take, and targets that do not fit its outputs.
 
-        Batches of texts may differ in length, for example.
+        The network runs once for each new shape of inputs: batches of texts may differ in length, for example.
         """
         shapes = str(shapes_of(x))
-        if shapes not in self._tried:
-            output = self._try(few(self.network, self._by_name(x)))
+        x, new = self._by_name(x), shapes not in self._tried
+        if new:
+            output = self._try(x)
             self._tried[shapes] = output.new_zeros(()), output.shape[1:]
+        check_indices(self.network, x, wait=new)
         number, shape = self._tried[shapes]
         self.likelihood.check_outputs(number.expand(y.shape[0], *shape), y.to(number.device))
 

@@ -282,7 +282,7 @@ class Prediction(nn.Module, ABC):
     @torch.no_grad()
     def _bytes_per_input(self, x: Any, draws: int) -> int:
         """The memory that the outputs of all draws take for one input."""
-        output = self._try(few(self.network, x))[:1]
+        output = self._try(x)[:1]
         return draws * output.numel() * max(output.element_size(), 1)
 
     def _check_memory(self, x: Any, widest: int, draws: int, limit: int | None) -> None:
@@ -438,7 +438,7 @@ class Prediction(nn.Module, ABC):
             self.prepared_by = None
         x = self._by_name(as_inputs(x, self.network.dtype))
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
-            self._try(few(self.network, x))
+            self._try(x)
         return x, self.network.traced(few(self.network, x)).widest, batch_size
 
     @torch.no_grad()

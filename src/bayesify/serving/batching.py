@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesify.methods.checks import InputError
 from bayesify.serving.errors import retry_later
 from bayesify.serving.limits import Limits
 from bayesify.serving.predictor import Prediction, Predictor, concatenate
@@ -123,6 +124,12 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             prediction = await loop.run_in_executor(self._worker, batch[0].predictor.predict, x, draws, seed)
+        except InputError as problem:
+            if len(batch) == 1:
+                _settle(batch[0].prediction, problem)
+            for piece in batch if len(batch) > 1 else []:  # the inputs of one request are no fault of another
+                await self._evaluate_batch([piece], key)
+            return
         except Exception as problem:  # noqa: BLE001 -- every request of the batch gets it
             for piece in batch:
                 _settle(piece.prediction, problem)

@@ -39,7 +39,7 @@ from bayesify.serving.predictor import Predictor
 from bayesify.serving.promises import Promises
 from bayesify.serving.weight_cache import WeightCache
 from bayesify.workflows import load, run_data
-from bayesify.workflows.python_runs import raw_shape
+from bayesify.workflows.python_runs import as_taken, raw_shape, taken_by
 from bayesify.workflows.recipe import DRAWS
 
 Args = ParamSpec("Args")
@@ -58,9 +58,9 @@ class LoadedModel:
     ) -> None:
         self.name = name
         self.config = config
-        self.preparation = preparation
         self.predictor = predictor
         self.method: Method = predictor.method
+        self.preparation = taken_by(self.method, preparation)
         self.kind = self.method.likelihood.kind
         names = self.method.notes.get("class_names")
         self.class_names = None if names is None else tuple(map(str, names))
@@ -69,7 +69,7 @@ class LoadedModel:
         self.promises = Promises(self.method)
         self.check = saved_check(self.method)
         self._registry = registry
-        blank = torch.zeros(1, *preparation.shape)
+        blank = as_taken(self.method, torch.zeros(1, *preparation.shape))
         self.example: Table = predictor.predict(blank, self.draws, 0).table
         if self.check is not None:
             # One that does not fit the network is refused here, not in every request.

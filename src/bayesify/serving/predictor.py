@@ -21,7 +21,6 @@ from bayesify import noise
 from bayesify.decisions.conformal import conformal_of
 from bayesify.errors import first_line
 from bayesify.functional import layer_chain
-from bayesify.functional.network import LOOK_UPS, Network
 from bayesify.methods import Method
 from bayesify.predictive import Predictive
 from bayesify.serving.predictions import Table, table_of
@@ -64,25 +63,6 @@ def concatenate(parts: list[Prediction]) -> Prediction:
     return Prediction(torch.cat([part.outputs for part in parts], 1), table)
 
 
-def takes_whole_numbers(network: Network, x: Tensor) -> bool:
-    """Whether the network looks its inputs up, as words: a request has them as numbers of any kind.
-
-    Args:
-        network: the network.
-        x: one input.
-
-    """
-    if not any(isinstance(layer, LOOK_UPS) for layer in network.template.modules()):
-        return False
-    try:
-        with torch.no_grad():
-            network.call(network.unflatten(network.initial), x.to(network.device, torch.int64))
-    except Exception:  # noqa: BLE001 -- it takes other numbers, and says so itself where they are wrong
-        network.trace = None
-        return False
-    return True
-
-
 class Predictor:
     """A method as the worker thread uses it: `predict(x, draws, seed)` for prepared inputs.
 
@@ -100,19 +80,16 @@ class Predictor:
         self._promise = conformal_of(method)
         self._compile_for = None if compile_for is None else self.draws(compile_for)
         self._passes: dict[int, _Passes] = {}
-        self._whole_numbers: bool | None = None
 
     def draws(self, requested: int) -> int:
         """The draws of a prediction: as many as requested, or as the method holds if that is less."""
         return min(requested, self.method.held or requested)
 
     def predict(self, x: Tensor, draws: int, seed: int) -> Prediction:
-        """The prediction for prepared inputs `[n, ...]`."""
+        """The prediction for prepared inputs `[n, ...]`; integers stay integers."""
         draws = self.draws(draws)
         network = self.method.network
-        if self._whole_numbers is None:
-            self._whole_numbers = takes_whole_numbers(network, x[:1])
-        x = x.to(network.device, torch.int64 if self._whole_numbers else network.dtype)
+        x = x.to(network.device, network.dtype if x.is_floating_point() else x.dtype)
         with torch.no_grad():
             few = x[:1].expand(2, *x.shape[1:])
             drawn = self.cache.draw(self.method, few, draws, seed, SIZES[-1])
@@ -162,7 +139,7 @@ class Predictor:
         widest = self.method.network.traced(few).widest
         sizes: list[int] = []
         rows = _noise((SIZES[0], *few.shape[1:]), self.method.network.empty)
-        if self._whole_numbers:
+        if not few.is_floating_point():
             rows = (rows > 0).to(few.dtype)  # every vocabulary has two words
         expected = self._block(rows, SIZES[0], drawn, run) if SIZES[0] * widest <= _BLOCK_ELEMENTS else None
         for size in SIZES:

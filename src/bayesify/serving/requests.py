@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bayesify.data import DataError, EncodedRows
 from bayesify.errors import nearest
+from bayesify.methods.checks import InputError
 from bayesify.serving.errors import retry_later
 from bayesify.serving.input_arrays import JSON
 from bayesify.serving.models import LoadedModel, Registry
@@ -114,6 +115,8 @@ async def predict(registry: Registry, work: Work) -> Table:
     except TimeoutError:
         message = f"no prediction within {limits.seconds:g} seconds: try again with fewer inputs or draws"
         raise retry_later(503, message) from None
+    except InputError as problem:
+        raise HTTPException(422, str(problem)) from None
     check_finite(table)
     model.promises.observe(table, work.x, model.predictor.draws(settings.draws), settings.seed)
     registry.metrics.watched(model.name, model.promises.monitor)

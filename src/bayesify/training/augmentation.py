@@ -5,7 +5,7 @@ The number of examples N stays that of the data: a changed copy of an image is n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from bayesify import noise
 from bayesify.errors import first_line
 from bayesify.functional.initialisation import seeded_torch
-from bayesify.functional.inputs import count
+from bayesify.functional.inputs import count, listed
 from bayesify.training.batches import Batch
 
 
@@ -42,8 +42,19 @@ def augmented(batches: list[Batch], augment: Callable[[Any], Any], seed: int, st
                 result = augment(x)
             except Exception as problem:
                 raise ValueError(f"augment= failed on a batch of inputs: {first_line(problem)}") from problem
+        if _form(result) != _form(x):
+            raise ValueError(f"augment= must return inputs of the form it is given, {_form(x)}, got {_form(result)}")
         leaves = pytree.tree_leaves(result)
         if not leaves or not all(isinstance(leaf, Tensor) for leaf in leaves) or count(result) != y.shape[0]:
             raise ValueError(f"augment= must return inputs for the {y.shape[0]} examples it is given")
         changed.append((result, y))
     return changed
+
+
+def _form(x: Any) -> str:
+    """What holds the tensors of inputs, in words: a tensor, a tuple of 2, a dict with 'a' and 'b'."""
+    if isinstance(x, Mapping):
+        return f"a dict with {listed(sorted(x, key=str))}"
+    if isinstance(x, list | tuple):
+        return f"a tuple of {len(x)}"
+    return "a tensor" if isinstance(x, Tensor) else type(x).__name__

@@ -5,6 +5,7 @@ A named schedule is a pure function of the share of training that is done, so re
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,6 +48,7 @@ def make_optimizer(
             f"object of {type(given).__name__}: the parameters are those of the method"
         )
     if not isinstance(given, str):
+        _check_factory(given, parameters, learning_rate)
         optimizer = given(parameters, lr=learning_rate)
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"the optimizer factory returned {type(optimizer).__name__}, not a torch optimizer")
@@ -112,6 +114,19 @@ def _warm_up(schedule: str, text: str, progress: float) -> float:
     if not 0 < share < 1:
         raise ValueError(f"schedule {schedule!r} must end in warm-up=SHARE, a share of the steps between 0 and 1")
     return min(1.0, 0.01 + 0.99 * progress / share)
+
+
+def _check_factory(given: OptimizerFactory, parameters: list[torch.nn.Parameter], learning_rate: float) -> None:
+    """Refuse a function that cannot be called as `given(parameters, lr=learning_rate)`."""
+    try:
+        inspect.signature(given).bind(parameters, lr=learning_rate)
+    except TypeError as problem:
+        raise TypeError(
+            f"optimizer must be a name, or a class or function (parameters, lr=) that makes one, got a function that "
+            f"cannot be called so ({problem}): write lambda parameters, lr: ..."
+        ) from None
+    except ValueError:  # a function of C has no signature
+        return
 
 
 def _known_optimizers() -> dict[str, Any]:

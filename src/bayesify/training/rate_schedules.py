@@ -69,13 +69,19 @@ def _factors(make: Callable[[Any], Any], optimizer: Optimizer, steps: int) -> li
     if not isinstance(scheduler, LRScheduler):
         raise TypeError(f"{_EXPECTED}; it returned {type(scheduler).__name__}")
     table = []
-    for _ in range(steps):
+    for step in range(steps):
         factors = [float(group["lr"]) / rate for group, rate in zip(stand_in.param_groups, rates, strict=True)]
         if max(factors) - min(factors) > 1e-12:
             raise ValueError("the scheduler treats parameter groups differently: give them different lr= instead")
         table.append(factors[0])
         stand_in.step()
-        scheduler.step()
+        try:
+            scheduler.step()
+        except Exception as problem:
+            raise ValueError(
+                f"schedule= must have a learning rate for each of the plan's {steps:,} steps, its "
+                f"{type(scheduler).__name__} fails after step {step + 1:,}: {first_line(problem)}"
+            ) from problem
         if any(group["momentum"] != 0.9 for group in stand_in.param_groups):
             raise ValueError("schedule= follows learning rates alone: give the scheduler cycle_momentum=False")
     return table

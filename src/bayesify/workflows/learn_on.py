@@ -19,6 +19,7 @@ from bayesify.methods.defaults import enough_epochs
 from bayesify.workflows import run_data
 from bayesify.workflows.build import user_factory
 from bayesify.workflows.load import load_run
+from bayesify.workflows.python_runs import as_taken
 
 FEWEST = 10
 
@@ -76,6 +77,7 @@ def learn_on(
         raise ValueError(f"{data} is the data that {run} was trained on: give new data")
     learner = _learner(run, network, coreset, discount)
     before = learner.method_for()
+    x = as_taken(before, new.x)
     held, rest = _parts(len(new.y), test, seed)
     old = _old_test(config, run)
     runs.claim(out, overwrite=overwrite)
@@ -88,13 +90,13 @@ def learn_on(
         "seed": seed,
         "progress": progress,
     }
-    learner.learn((new.x[rest], new.y[rest]), task, epochs=epochs or enough_epochs(len(rest), batch_size), **plan)
+    learner.learn((x[rest], new.y[rest]), task, epochs=epochs or enough_epochs(len(rest), batch_size), **plan)
     if learner.coreset:
         learner.rehearse(epochs=epochs or enough_epochs(learner.coreset, batch_size), **plan)
     after = learner.method_for()
     after.notes = dict(before.notes)
     learner.save(out)
-    scored = {"new": (new.x[held], new.y[held])} | ({} if old is None else {"old": old})
+    scored = {"new": (x[held], new.y[held])} | ({} if old is None else {"old": old})
     key = "accuracy" if before.likelihood.kind == "classification" else "rmse"
 
     def measured(method: Variational) -> dict[str, dict[str, float | None]]:

@@ -28,7 +28,7 @@ from bayesify.methods.with_elbo import WithELBO
 from bayesify.workflows.inputs import ARRAYS, fit_array, prepare_predictable, read_inputs
 from bayesify.workflows.load import load_run, recipe_of
 from bayesify.workflows.prepare import OF_TABLES, fingerprint, open_for, prepare_data
-from bayesify.workflows.python_runs import Unprepared, unprepared
+from bayesify.workflows.python_runs import Unprepared, as_taken, unprepared
 from bayesify.workflows.recipe import Recipe
 
 
@@ -94,7 +94,9 @@ def open_run(
     examples = examples_of(config, run, data)
     if ood is not None:
         examples = replace(examples, unknown=unknown_inputs(config, run, ood), unknown_what=ood)
-    return load_run(run, network), examples
+    method = load_run(run, network)
+    unknown = None if examples.unknown is None else as_taken(method, examples.unknown)
+    return method, replace(examples, x=as_taken(method, examples.x), unknown=unknown)
 
 
 def examples_of(config: dict[str, Any], run: Path, data: str | None = None) -> Examples:

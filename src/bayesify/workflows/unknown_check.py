@@ -15,6 +15,7 @@ from bayesify.errors import RunError
 from bayesify.methods import Method
 from bayesify.workflows import run_data
 from bayesify.workflows.inputs import read_inputs
+from bayesify.workflows.python_runs import as_taken
 
 
 def training_inputs(run: Path, data: str | None = None) -> Tensor:
@@ -61,7 +62,7 @@ def fit_check(method: Method, run: Path, inputs: Tensor, by: str = "knn", **sett
         The check.
 
     """
-    check = UnknownInputs(method, inputs, by, **settings)
+    check = UnknownInputs(method, as_taken(method, inputs), by, **settings)
     check.save(run)
     return check
 

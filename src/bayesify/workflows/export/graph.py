@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from bayesify import runs
 from bayesify.data import Preparation
 from bayesify.errors import at_least, choose, first_line
+from bayesify.functional.look_ups import takes_whole_numbers
 from bayesify.methods import Method
 from bayesify.methods.variational.estimators.moments import POINTS
 from bayesify.training.users_data import as_inputs
@@ -221,6 +222,8 @@ def _example(method: Method, example: Any) -> Any:
             raise ValueError("the form of the inputs is not known: give a batch of them, example=")
         generator = torch.Generator().manual_seed(0)
         example = torch.randn(_EXAMPLES, *shapes[0], generator=generator)
+        if takes_whole_numbers(method.network, shapes[0]):
+            example = (example > 0).long()  # every vocabulary has two words
     inputs = as_inputs(example, method.network.dtype)
     counts = {len(leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, Tensor) and leaf.ndim}
     if len(counts) != 1 or counts == {0}:
