@@ -138,6 +138,17 @@ def test_rows_of_a_table_are_prepared_as_in_training():
     assert not inputs_of(preparation)(strange)[1].any()
 
 
+class WordsAndNumbers(nn.Module):
+    """Two inputs, of two kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.look_up, self.out = nn.Embedding(10, 4), nn.Linear(6, 3)
+
+    def forward(self, words, numbers):
+        return self.out(torch.cat((self.look_up(words).mean(1), numbers), 1))
+
+
 def test_what_a_graph_cannot_do_is_refused(tmp_path, blobs):
     y = blobs[1]
     net = bf.networks.mlp(2, 3, units=4)
@@ -160,11 +171,10 @@ def test_what_a_graph_cannot_do_is_refused(tmp_path, blobs):
     logits.fit(blobs, epochs=1, progress=False)
     with pytest.raises(ValueError, match="samples its logits"):
         bf.export(logits, tmp_path / "b.onnx")
-    tokens = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 3))
-    words = bf.PointEstimate(tokens, "categorical")
-    words.fit((torch.randint(10, (96, 2)), y), epochs=1, progress=False)
+    mixed = bf.PointEstimate(WordsAndNumbers(), "categorical")
+    mixed.fit(({"words": torch.randint(10, (96, 2)), "numbers": blobs[0]}, y), epochs=1, progress=False)
     with pytest.raises(ValueError, match="example="):
-        bf.export(words, tmp_path / "b.onnx")
+        bf.export(mixed, tmp_path / "b.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["a.onnx"]
 
 
