@@ -15,6 +15,7 @@ CASES = [
     (likelihoods.Gaussian(0.7), lambda f: stats.norm(f, 0.7)),
     (likelihoods.Laplace(0.7), lambda f: stats.laplace(f, 0.7)),
     (likelihoods.StudentT(3.0, 0.7), lambda f: stats.t(3.0, f, 0.7)),
+    (likelihoods.LogNormal(0.7), lambda f: stats.lognorm(0.7, scale=np.exp(f))),
     (likelihoods.Poisson(), lambda f: stats.poisson(np.exp(f))),
     (likelihoods.NegativeBinomial(0.5), lambda f: stats.nbinom(2.0, 2.0 / (2.0 + np.exp(f)))),
 ]
