@@ -30,6 +30,7 @@ def table(tmp_path, monkeypatch):
     "name, text",
     [
         ("number", "student-t:5"),
+        ("number", "log-normal:heteroscedastic"),
         ("number", "quantile:0.1,0.5,0.9"),
         ("number", "mixture:2"),
         ("limited", "censored:0,none,laplace"),
@@ -92,3 +93,5 @@ def test_likelihoods_that_make_no_sense_are_refused(table, refused):
         ("laplase", "did you mean 'laplace'"),
     ):
         refused(("train", "--data", "number.csv", "--likelihood", text, "--out", "run"), words)
+    limited = ("train", "--data", "limited.csv", "--likelihood", "log-normal", "--out", "run")
+    refused(limited, "at or below 0: use gaussian or student-t")

@@ -15,6 +15,7 @@ CASES = [
     (likelihoods.Gaussian(0.7), lambda f: stats.norm(f, 0.7)),
     (likelihoods.Laplace(0.7), lambda f: stats.laplace(f, 0.7)),
     (likelihoods.StudentT(3.0, 0.7), lambda f: stats.t(3.0, f, 0.7)),
+    (likelihoods.LogNormal(0.7), lambda f: stats.lognorm(0.7, scale=np.exp(f))),
     (likelihoods.Poisson(), lambda f: stats.poisson(np.exp(f))),
     (likelihoods.NegativeBinomial(0.5), lambda f: stats.nbinom(2.0, 2.0 / (2.0 + np.exp(f)))),
 ]
@@ -23,6 +24,7 @@ CASES = [
 @pytest.mark.parametrize("likelihood, reference", CASES, ids=[type(case[0]).__name__ for case in CASES])
 def test_crps_is_the_integral_of_the_squared_distance_of_distribution_functions(likelihood, reference):
     targets = TARGETS[likelihood.discrete]
+    targets = np.abs(targets) if isinstance(likelihood, likelihoods.LogNormal) else targets
     grid = np.arange(0, 400.0) if likelihood.discrete else np.linspace(-300, 300, 600_001)
     expected = []
     for i, y in enumerate(targets):

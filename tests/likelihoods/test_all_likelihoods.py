@@ -15,6 +15,7 @@ from bayesify.likelihoods import (
     Gaussian,
     GaussianLogits,
     Laplace,
+    LogNormal,
     Mixture,
     MultiLabel,
     NegativeBinomial,
@@ -30,6 +31,7 @@ REGRESSION = [
     (Gaussian(0.7, location=3.0, scale=2.0), lambda f: stats.norm(3.0 + 2.0 * f, 0.7)),
     (Laplace(0.7, location=3.0, scale=2.0), lambda f: stats.laplace(3.0 + 2.0 * f, 0.7)),
     (StudentT(4.5, 0.7, location=3.0, scale=2.0), lambda f: stats.t(4.5, 3.0 + 2.0 * f, 0.7)),
+    (LogNormal(0.7, location=3.0, scale=2.0), lambda f: stats.lognorm(0.7, scale=np.exp(3.0 + 2.0 * f))),
     (Poisson(), lambda f: stats.poisson(np.exp(f))),
     (NegativeBinomial(0.4), lambda f: stats.nbinom(2.5, 2.5 / (2.5 + np.exp(f)))),
 ]

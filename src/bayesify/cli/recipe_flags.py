@@ -146,7 +146,7 @@ FLAGS: dict[str, Flag] = {
         str,
         MODEL,
         "Likelihood of the targets: categorical, categorical:balanced, bernoulli, ordinal, gaussian:learned, "
-        "gaussian:0.1, gaussian:half-cauchy(1), gaussian:heteroscedastic, student-t, laplace, mixture:3, "
+        "gaussian:0.1, gaussian:half-cauchy(1), gaussian:heteroscedastic, student-t, laplace, log-normal, mixture:3, "
         "quantile:0.05,0.5,0.95, censored:0,none (known limits), poisson, negative-binomial or gaussian-logits. "
         "(default: chosen by the data)",
     ),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -158,6 +158,10 @@ def adaptive_conformal(
     targets = torch.as_tensor(targets)
     if len(targets) != len(predictive):
         raise ValueError(f"targets must have one number per input, {len(predictive)}, got {len(targets)}")
+    if predictive.of_logs is not None:
+        logs = predictive.likelihood.prepare(targets).log()
+        made = adaptive_conformal(predictive.of_logs, logs, alpha, step, window)
+        return replace(made, lower=made.lower.exp(), upper=made.upper.exp())
     adaptive = AdaptiveConformal(alpha, step, window)
     rows = []
     for mean, std, target in zip(

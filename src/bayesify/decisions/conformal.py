@@ -140,6 +140,9 @@ class Conformal:
 
         """
         mean = _one_number(predictive)
+        if predictive.of_logs is not None:
+            lower, upper = self.interval_of(predictive.of_logs)
+            return lower.exp(), upper.exp()
         if self.kind == "jackknife+":
             assert self.resampling is not None
             left_out = jackknife.left_out(self.resampling, self.provenance.draws, len(self.residuals))
@@ -355,7 +358,9 @@ def _class_thresholds(
 
 def _number_scores(held_out: CalibrationData, kind: str, alpha: float, *, scaled: bool) -> conformal_scores.Numbers:
     parts = []
-    for part, targets in held_out.predictives():
+    for given, numbers in held_out.predictives():
+        # Log-normal targets have residuals of their logarithms, so that their intervals stay above zero.
+        part, targets = (given, numbers) if given.of_logs is None else (given.of_logs, numbers.log())
         mean = _one_number(part).double()
         y = one_target(targets, len(mean)).double()
         if kind == "cqr":

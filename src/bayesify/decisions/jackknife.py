@@ -58,7 +58,8 @@ def residuals(training: CalibrationData, alpha: float) -> tuple[int, list[float]
         )
     values = []
     done = 0
-    for part, targets in training.predictives():
+    for given, numbers in training.predictives():
+        part, targets = (given, numbers) if given.of_logs is None else (given.of_logs, numbers.log())
         means = member_means(part)
         rows = outside[:, done : done + len(part)].to(means)
         alone = (means * rows).sum(0) / rows.sum(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -132,8 +132,9 @@ def equally_likely(likelihood: Regression, outputs: Tensor) -> Tensor:
     each = max(_LEAST_LEVELS, -(-_LEVELS // draws))
     levels = ((torch.arange(draws * each, dtype=torch.float64) + 0.5) / (draws * each)).to(outputs.device)
     repeated = outputs.repeat(each, *[1] * (outputs.ndim - 1))  # all draws, then all draws again at higher levels
-    like = likelihood.mean(repeated)
-    return likelihood.quantile(repeated, levels.view(-1, *[1] * (like.ndim - 1)).expand_as(like))
+    of_repeated = cast("Regression", likelihood.of_draws(torch.arange(draws).repeat(each)))
+    like = of_repeated.mean(repeated)
+    return of_repeated.quantile(repeated, levels.view(-1, *[1] * (like.ndim - 1)).expand_as(like))
 
 
 def _crps_of_counts(predictive: Predictive, truth: Tensor) -> float:

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from bayesify.likelihoods.gaussian import Gaussian
 from bayesify.likelihoods.likelihood import Likelihood
+from bayesify.likelihoods.log_normal import LogNormal
 from bayesify.likelihoods.poisson import Poisson
 from bayesify.likelihoods.several import Several
 
@@ -30,7 +31,8 @@ def constant_log_prob(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> 
     """The log probability of targets under the best constant prediction for the targets seen in training.
 
     Classes have their frequencies, Poisson counts the mean rate, and Gaussian numbers the mean and standard deviation
-    of each target dimension. For other likelihoods the best constant outputs are searched for.
+    of each target dimension; log-normal numbers have those of their logarithms. For other likelihoods the best constant
+    outputs are searched for.
 
     Args:
         likelihood: of the model.
@@ -53,6 +55,9 @@ def constant_log_prob(likelihood: Likelihood, seen: Tensor, targets: Tensor) -> 
             log_prob = _frequencies(likelihood, seen, targets)
     elif isinstance(likelihood, Poisson):
         log_prob = _counts(seen.double(), targets.double())
+    elif isinstance(likelihood, LogNormal):
+        log_prob = _gaussian(seen.double().log(), targets.double().log())
+        log_prob = None if log_prob is None else log_prob - targets.double().log()
     elif isinstance(likelihood, Gaussian):
         log_prob = _gaussian(seen.double(), targets.double())
     else:

@@ -125,6 +125,18 @@ class Regression(Likelihood):
             raise ValueError(f"targets must be finite, got {_not_finite(numbers)}: remove or fill those examples")
         return numbers
 
+    def transformed(self, targets: Tensor) -> Tensor:
+        """The numbers that `location` and `scale` standardise: the targets, or what a likelihood turns them into.
+
+        Args:
+            targets: prepared targets.
+
+        Returns:
+            Numbers of the same shape.
+
+        """
+        return targets
+
     def check_outputs(self, outputs: Tensor, targets: Tensor) -> None:
         """Raise an error unless there are `parameters_per_target` outputs per target.
 

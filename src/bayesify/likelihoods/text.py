@@ -15,6 +15,7 @@ from bayesify.likelihoods.gaussian import Gaussian as Gaussian
 from bayesify.likelihoods.gaussian_logits import GaussianLogits as GaussianLogits
 from bayesify.likelihoods.laplace import Laplace as Laplace
 from bayesify.likelihoods.likelihood import Likelihood
+from bayesify.likelihoods.log_normal import LogNormal as LogNormal
 from bayesify.likelihoods.mixture import Mixture as Mixture
 from bayesify.likelihoods.negative_binomial import NegativeBinomial as NegativeBinomial
 from bayesify.likelihoods.ordinal import Ordinal as Ordinal
@@ -38,6 +39,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
         Gaussian,
         Laplace,
         StudentT,
+        LogNormal,
         Mixture,
         Quantile,
         Censored,
@@ -81,8 +83,8 @@ def parse(text: str) -> Likelihood:
 
     Args:
         text: a name and its options, such as `categorical`, `categorical:balanced`, `gaussian:learned`,
-            `gaussian:half-cauchy(1)`, `student-t:4`, `quantile:0.05,0.5,0.95`, `mixture:3`, `censored:0,none` or
-            `gaussian-logits:expected,100`.
+            `gaussian:half-cauchy(1)`, `student-t:4`, `log-normal`, `quantile:0.05,0.5,0.95`, `mixture:3`,
+            `censored:0,none` or `gaussian-logits:expected,100`.
 
     Returns:
         The likelihood.

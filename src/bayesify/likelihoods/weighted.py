@@ -6,13 +6,14 @@ so every engine and method that knows the plain likelihood trains with them. `pl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from bayesify.likelihoods.categorical import Categorical
 from bayesify.likelihoods.gaussian import Gaussian
+from bayesify.likelihoods.log_normal import LogNormal
 
 
 class WeightedCategorical(Categorical):
@@ -81,6 +82,8 @@ class WeightedGaussian(Gaussian):
 
     """
 
+    without: ClassVar[type[Gaussian]] = Gaussian
+
     def __init__(self, *, single: bool, **settings: Any) -> None:
         super().__init__(**settings)
         self.single = single
@@ -106,9 +109,23 @@ class WeightedGaussian(Gaussian):
 
     def plain(self) -> Gaussian:
         """The likelihood without the weights of the examples, with the noise that was learned."""
-        likelihood = Gaussian(**self.own_settings)
+        likelihood = self.without(**self.own_settings)
         likelihood.load_state_dict(self.state_dict())
         return likelihood
 
     def _targets(self, targets: Tensor) -> Tensor:
         return targets[:, 0] if self.single else targets[:, :-1]
+
+
+class WeightedLogNormal(WeightedGaussian, LogNormal):
+    """As `WeightedGaussian`, for numbers whose logarithm has normal noise."""
+
+    without = LogNormal
+
+    def prepare(self, targets: Any) -> Tensor:
+        # A weight may be zero.
+        LogNormal.prepare(self, self._targets(Gaussian.prepare(self, targets)))
+        return Gaussian.prepare(self, targets)
+
+    def transformed(self, targets: Tensor) -> Tensor:
+        return torch.cat((targets[:, :-1].log(), targets[:, -1:]), 1)

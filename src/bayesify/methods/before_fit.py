@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bayesify.functional.inputs import count
-from bayesify.likelihoods import Bernoulli
+from bayesify.likelihoods import Bernoulli, LogNormal
 from bayesify.training.batches import take, to_device
 from bayesify.training.warnings import ends_in, targets_unscaled
 
@@ -68,7 +68,7 @@ def _scale_of(method: Fitting, y: Tensor) -> str | None:
     likelihood: Any = method.likelihood
     if not hasattr(likelihood, "location") or not hasattr(likelihood, "scale") or y.shape[0] < 2:
         return None
-    numbers = y.double().reshape(y.shape[0], -1)
+    numbers = likelihood.transformed(y.double()).reshape(y.shape[0], -1)
     location, scale = (
         torch.as_tensor(part, dtype=torch.float64).reshape(-1) for part in (likelihood.location, likelihood.scale)
     )
@@ -76,8 +76,9 @@ def _scale_of(method: Fitting, y: Tensor) -> str | None:
         return None
     standardised = (numbers - location.to(numbers.device)) / scale.to(numbers.device)
     means, deviations = standardised.mean(0), standardised.std(0)
+    of = "y.log()" if isinstance(likelihood, LogNormal) else "y"
     for mean, deviation in zip(means.tolist(), deviations.tolist(), strict=True):
-        text = targets_unscaled(mean, deviation, type(likelihood).__name__) if deviation > 0 else None
+        text = targets_unscaled(mean, deviation, type(likelihood).__name__, of) if deviation > 0 else None
         if text is not None:
             return text
     return None

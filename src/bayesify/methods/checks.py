@@ -68,8 +68,8 @@ def check_noise(method: str, kind: str | None, likelihood: Likelihood) -> None:
     prior = noise_prior_of(likelihood)
     if prior is not None and kind is None:
         raise ValueError(
-            f"{method} does not infer the noise, gaussian:{prior.text}: use hmc, sghmc or variational, or give the "
-            "noise as a number or 'learned'"
+            f"{method} does not infer the noise, {likelihood.name}:{prior.text}: use hmc, sghmc or variational, or "
+            "give the noise as a number or 'learned'"
         )
 
 

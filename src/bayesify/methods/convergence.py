@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesify.likelihoods import Likelihood, Several
+from bayesify.likelihoods import Likelihood, LogNormal, Several
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # The quantiles that the tails are judged by.
@@ -26,7 +26,10 @@ _TAILS = (0.05, 0.95)
 
 @torch.no_grad()  # learned parameters of a likelihood, such as the cuts of an ordinal one, need gradients elsewhere
 def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool = False) -> Tensor:
-    """What a draw predicts: class probabilities (one of two says it all) or means, `[draws, inputs, ...]`."""
+    """What a draw predicts: class probabilities (one of two says it all) or means, `[draws, inputs, ...]`.
+
+    Log-normal numbers without the noise of their draws have the mean of log y, since that of y needs the noise.
+    """
     if isinstance(likelihood, Several):
         each = likelihood.outputs_of(outputs)
         parts = [predictions_of(part, each[name]) for name, part in likelihood.likelihoods.items()]
@@ -35,6 +38,8 @@ def predictions_of(likelihood: Likelihood, outputs: Tensor, *, every_class: bool
     if likelihood.kind == "classification":
         probs: Tensor = rule.probs(outputs)
         return probs[..., 1:] if probs.shape[-1] == 2 and not every_class else probs
+    if isinstance(rule, LogNormal) and rule.noise_prior is not None and rule.drawn_log_noise is None:
+        rule = rule.of_logs
     mean: Tensor = rule.mean(outputs)
     return mean
 

@@ -23,6 +23,7 @@ from bayesify.errors import at_least, choose
 from bayesify.likelihoods import Classification, Likelihood, Regression, Several
 from bayesify.likelihoods.classification import entropy
 from bayesify.likelihoods.labels import Labels
+from bayesify.likelihoods.log_normal import LogNormal
 from bayesify.likelihoods.regression import bisect
 from bayesify.likelihoods.shapes import real
 from bayesify.predictive import averages
@@ -416,6 +417,15 @@ class Predictive:
 
         return html_of(self)
 
+    @cached_property
+    def of_logs(self) -> Predictive | None:
+        """The predictive distribution of log y, which is Gaussian in each draw; None unless y is log-normal."""
+        if not isinstance(self.likelihood, LogNormal):
+            return None
+        logs = Predictive(self.outputs, self.likelihood.of_logs, self.keys)
+        logs.by, logs._positions = self.by, self._positions
+        return logs
+
     def __len__(self) -> int:
         return self.outputs.shape[1]
 
@@ -470,6 +480,9 @@ class Predictive:
         likelihood = self._regression(name)
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
+        if self.of_logs is not None:
+            # Draws may differ by orders of magnitude, which a search between them would not resolve.
+            return self.of_logs._quantile(name, level).exp()  # noqa: SLF001 -- the same class
         outputs = self.outputs.double()
         # The quantile of a mixture lies between the smallest and the largest of its components; for counts the search
         # starts one below the smallest, where the cdf is still below the level.

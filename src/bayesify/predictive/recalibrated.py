@@ -16,6 +16,8 @@ from torch import Tensor
 
 from bayesify import noise
 from bayesify.errors import at_least
+from bayesify.likelihoods import Likelihood, Regression
+from bayesify.likelihoods.log_normal import moments
 from bayesify.predictive.predictive import Predictive, uniforms_inside
 from bayesify.predictive.recalibration import ClassMap, IsotonicNumbers, Recalibration, VarianceScale
 
@@ -57,18 +59,24 @@ class Recalibrated(Predictive):
         return self.raw.expected_error
 
     @cached_property
+    def of_logs(self) -> Predictive | None:
+        """The corrected distribution of log y; None unless y is log-normal."""
+        return None if self.raw.of_logs is None else Recalibrated(self.raw.of_logs, self.recalibration)
+
+    @cached_property
     def mean(self) -> Tensor:
         """The expected target, `[batch]`."""
-        if not isinstance(self.recalibration, IsotonicNumbers):
-            return self.raw.mean
-        return self._quantiles.mean(0).to(self._dtype)
+        if isinstance(self.recalibration, IsotonicNumbers):
+            return self._quantiles.mean(0).to(self._dtype)
+        return self.raw.mean if self.raw.of_logs is None else self._log_normal_moments[0].to(self._dtype)
 
     @cached_property
     def variance(self) -> Tensor:
         """Total variance of the target, `[batch]`."""
         raw = self.raw.variance
         if isinstance(self.recalibration, VarianceScale):
-            return raw * self.recalibration.scale**2
+            widened = self.raw.of_logs is not None
+            return self._log_normal_moments[1].to(self._dtype) if widened else raw * self.recalibration.scale**2
         return self._quantiles.var(0, correction=0).to(self._dtype)
 
     @cached_property
@@ -109,6 +117,9 @@ class Recalibrated(Predictive):
             return chosen.clamp(min=torch.finfo(chosen.dtype).tiny).log().reshape(len(self), -1).sum(-1)
         values = prepared.reshape(self.raw.mean.shape)
         if isinstance(self.recalibration, VarianceScale):
+            if self.of_logs is not None:
+                logs = values.log()
+                return self.of_logs.log_prob(logs) - logs.reshape(len(self), -1).sum(-1).to(self._dtype)
             count = math.prod(values.shape[1:])
             return self.raw.log_prob(self._towards_mean(values)) - count * math.log(self.recalibration.scale)
         assert isinstance(self.recalibration, IsotonicNumbers)
@@ -127,6 +138,8 @@ class Recalibrated(Predictive):
         """
         self._regression("cdf")
         if isinstance(self.recalibration, VarianceScale):
+            if self.of_logs is not None:
+                return self.of_logs.cdf(values.clamp(min=0.0).log())
             return self.raw.cdf(self._towards_mean(values))
         assert isinstance(self.recalibration, IsotonicNumbers)
         return self.recalibration.forward(self.raw.cdf(values))
@@ -149,6 +162,8 @@ class Recalibrated(Predictive):
         """
         at_least("count", count, 1)
         if isinstance(self.recalibration, VarianceScale):
+            if self.of_logs is not None:
+                return self.of_logs.sample(count, seed).exp()
             mean = self.mean
             return mean + self.recalibration.scale * (self.raw.sample(count, seed) - mean)
         if self.kind == "regression":
@@ -184,6 +199,8 @@ class Recalibrated(Predictive):
         self._regression(name)
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
+        if self.of_logs is not None:
+            return self.of_logs._quantile(name, level).exp()  # noqa: SLF001 -- the same class
         if isinstance(self.recalibration, VarianceScale):
             mean = self.raw.mean.double()
             return mean + self.recalibration.scale * (self.raw._quantile(name, level) - mean)  # noqa: SLF001 -- the same class
@@ -197,8 +214,34 @@ class Recalibrated(Predictive):
         levels = [(number + 0.5) / _LEVELS for number in range(_LEVELS)]
         return torch.stack([self._quantile("mean", level) for level in levels])
 
+    @cached_property
+    def _log_normal_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of y after all widths of log y were multiplied, in double."""
+        assert self.raw.of_logs is not None
+        assert isinstance(self.recalibration, VarianceScale)
+        return widened_moments(self.raw.of_logs.likelihood, self.outputs.double(), self.recalibration.scale)
+
     def _towards_mean(self, values: Tensor) -> Tensor:
         """Where a value was before all widths were multiplied."""
         assert isinstance(self.recalibration, VarianceScale)
         mean = self.raw.mean
         return mean + (values.to(mean) - mean) / self.recalibration.scale
+
+
+def widened_moments(of_logs: Likelihood, outputs: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Mean and variance of y where the distribution of log y is `scale` times as wide around its mean.
+
+    Args:
+        of_logs: the likelihood of log y.
+        outputs: of the draws, `[draws, batch, ...]`.
+        scale: the factor.
+
+    Returns:
+        Both, `[batch]` or `[batch, *dims]`.
+
+    """
+    assert isinstance(of_logs, Regression)
+    means = of_logs.mean(outputs)
+    means = means.mean(0) + scale * (means - means.mean(0))
+    mean, variance = moments(means, scale**2 * of_logs.noise_variance(outputs))
+    return mean.mean(0), variance.mean(0) + (mean - mean.mean(0)).square().mean(0)

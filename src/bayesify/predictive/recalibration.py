@@ -10,7 +10,7 @@ For classes, with `p` the mean class probabilities:
 
 For numbers, with `F` the distribution function and `m` the mean:
 
-- variance: `F'(y) = F(m + (y - m) / s)`, all widths times `s`;
+- variance: `F'(y) = F(m + (y - m) / s)`, all widths times `s`; for log-normal numbers F and m are those of log y;
 - isotonic: `F'(y) = R(F(y))` with a rising map `R` (Kuleshov, Fenner and Ermon, "Accurate uncertainties for deep
   learning using calibrated regression", 2018, arXiv:1807.00263).
 """

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from bayesify import networks
 from bayesify.errors import at_least, choose
-from bayesify.likelihoods import Categorical, Gaussian, Likelihood
-from bayesify.likelihoods.weighted import WeightedCategorical, WeightedGaussian
+from bayesify.likelihoods import Categorical, Gaussian, Likelihood, LogNormal
+from bayesify.likelihoods.weighted import WeightedCategorical, WeightedGaussian, WeightedLogNormal
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import named_prior
 from bayesify.methods.cards import CARDS
@@ -219,7 +219,8 @@ class BayesianEstimator(BaseEstimator, ABC):
         if self.epochs is not None:
             options["epochs"] = plain(self.epochs)
         left_open = getattr(self, "noise", "") is None
-        auto = Auto(network, "gaussian" if left_open else likelihood, prior=self.prior, time=self.time, seed=self.seed_)
+        text = likelihood.name if left_open else likelihood
+        auto = Auto(network, text, prior=self.prior, time=self.time, seed=self.seed_)
         with without_warnings():
             self.method_ = auto.fit((self._inputs(X), targets), **{"progress": False, **options})
         self.method_.notes |= notes
@@ -267,7 +268,8 @@ class BayesianEstimator(BaseEstimator, ABC):
             packing = WeightedCategorical(likelihood.classes or 0, values, likelihood.class_weights)
             return packing, packing.packed(targets)
         assert isinstance(likelihood, Gaussian)
-        numbered = WeightedGaussian(single=targets.ndim == 1, **likelihood.settings())
+        kind = WeightedLogNormal if isinstance(likelihood, LogNormal) else WeightedGaussian
+        numbered = kind(single=targets.ndim == 1, **likelihood.settings())
         return numbered, numbered.packed(targets, values)
 
     def _set_aside(

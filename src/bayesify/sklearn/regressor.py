@@ -1,4 +1,4 @@
-"""The regressor: y ~ N(m + s * f_w(x), noise^2), with predictions in the units of the targets."""
+"""The regressor: y, or log y, ~ N(m + s * f_w(x), noise^2), with predictions in the units of the targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from torch import nn
 
 from bayesify.errors import choose
-from bayesify.likelihoods import Gaussian
+from bayesify.likelihoods import Gaussian, LogNormal
 from bayesify.methods import METHODS
 from bayesify.methods.defaults import sampled_noise
 from bayesify.methods.method import PriorLike
@@ -24,6 +24,8 @@ from bayesify.sklearn.estimator import BayesianEstimator, learns_on
 from bayesify.sklearn.parameters import checked_weights, dense, plain
 from bayesify.training.loop import Plan
 from bayesify.workflows.recipe import AUTO
+
+_LIKELIHOODS: Mapping[str, type[Gaussian]] = {kind.name: kind for kind in (Gaussian, LogNormal)}
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -44,9 +46,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         prior: of the weights, as the method takes it (`"normal:1"`); None is the method's default.
         estimator: of variational gradients: `weight`, `local` or `flipout`; None is `local`, or `weight` for families
             that need it.
+        likelihood: `gaussian`, or `log-normal` for positive, skewed targets (prices, durations, concentrations).
         noise: of the targets around the network's mean: `learned`, `heteroscedastic` (one for each input), a
-            standard deviation in the units of the targets, or its prior, such as `half-cauchy(1)`. None is `learned`,
-            or with `auto` its choice.
+            standard deviation in the units of the targets (for `log-normal` of their logarithms), or its prior, such
+            as `half-cauchy(1)`. None is `learned`, or with `auto` its choice.
         epochs: passes over the data; None is at least 10, and enough for 400 steps (250 where one batch holds all rows,
             2,000 for `sgld`, `sghmc` and `swag`).
         batch_size: examples per step, or all of them where there are fewer.
@@ -93,6 +96,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         activation: str = "relu",
         prior: PriorLike | None = None,
         estimator: str | None = None,
+        likelihood: str = "gaussian",
         noise: float | str | Hyperprior | Flat | None = None,
         epochs: int | None = None,
         batch_size: int = 128,
@@ -129,6 +133,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             method_options=method_options,
             fit_options=fit_options,
         )
+        self.likelihood = likelihood
         self.noise = noise
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -148,7 +153,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         )
         self._target_shape = y.shape[1:]
         y = self._targets(y)
-        self._units = StandardScaler().fit(y.reshape(len(y), -1), sample_weight=checked_weights(sample_weight, X))
+        kind = self._kind_of_likelihood()()
+        units = kind.transformed(kind.prepare(y)).numpy().reshape(len(y), -1)
+        self._units = StandardScaler().fit(units, sample_weight=checked_weights(sample_weight, X))
         return self._fit(dense(X), y, self._likelihood(), {}, sample_weight)
 
     @available_if(learns_on)  # type: ignore[untyped-decorator]
@@ -176,6 +183,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         y = self._targets(y)
         return self._fit(dense(X), y, self._likelihood(), {}, sample_weight, self.method_)
 
+    def _kind_of_likelihood(self) -> type[Gaussian]:
+        choose("likelihood", self.likelihood, _LIKELIHOODS)
+        return _LIKELIHOODS[self.likelihood]
+
     def _likelihood(self) -> Gaussian:
         # A single target has Python numbers, which keep all their digits.
         several = len(self._units.mean_) > 1
@@ -189,7 +200,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             # A learned noise has no posterior to sample; the command line chooses the same. One noise in the units of
             # the targets does not suit several targets.
             noise = "heteroscedastic" if isinstance(scale, list) else sampled_noise(scale)
-        return Gaussian(noise=noise, location=location, scale=scale)
+        return self._kind_of_likelihood()(noise=noise, location=location, scale=scale)
 
     def predict(
         self, X: Any, return_std: bool = False

@@ -343,13 +343,14 @@ def no_better_than_prior(gain: Sequence[float], prior: float, where: str, cure: 
     )
 
 
-def targets_unscaled(mean: float, deviation: float, likelihood: str = "Gaussian") -> str | None:
+def targets_unscaled(mean: float, deviation: float, likelihood: str = "Gaussian", of: str = "y") -> str | None:
     """Warn when targets are far from what a network's outputs start at and what its prior expects.
 
     Args:
         mean: of the targets, less the location of the likelihood and over its scale.
         deviation: their standard deviation, over the scale of the likelihood.
         likelihood: the name of its class.
+        of: what its location and scale are taken of.
 
     Returns:
         The warning, or None.
@@ -359,7 +360,8 @@ def targets_unscaled(mean: float, deviation: float, likelihood: str = "Gaussian"
         return None
     return (
         f"targets are far from unit scale (mean {mean:.3g}, standard deviation {deviation:.3g}), and outputs start at "
-        f"about 0: give {likelihood}(..., location=float(y.mean()), scale=float(y.std())), predictions keep their units"
+        f"about 0: give {likelihood}(..., location=float({of}.mean()), scale=float({of}.std())), predictions keep "
+        "their units"
     )
 
 

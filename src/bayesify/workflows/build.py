@@ -17,6 +17,7 @@ from torch import nn
 from bayesify import likelihoods, networks, priors
 from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods.text import likelihood_class
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
 from bayesify.methods.defaults import (
@@ -164,10 +165,14 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     name, _, _ = (recipe.likelihood or "").partition(":")
     if not name:
         name = "categorical" if prepared.kind == "classification" else "gaussian"
-    # A learned noise has no posterior to sample.
-    noise = sampled_noise(prepared.target_scale) if recipe.method == "hmc" else "learned"
-    likelihood = likelihoods.parse(recipe.likelihood or (f"gaussian:{noise}" if name == "gaussian" else name))
-    known: dict[str, Any] = {"location": prepared.target_mean, "scale": prepared.target_scale}
+    text = recipe.likelihood or name
+    logs = prepared.kind == "regression" and likelihood_class(text) is likelihoods.LogNormal
+    location, scale = _units_of_logs(prepared) if logs else (prepared.target_mean, prepared.target_scale)
+    if (name == "gaussian" and not recipe.likelihood) or (logs and ":" not in text):
+        # A learned noise has no posterior to sample.
+        text = f"{text}:{sampled_noise(scale) if recipe.method == 'hmc' else 'learned'}"
+    likelihood = likelihoods.parse(text)
+    known: dict[str, Any] = {"location": location, "scale": scale}
     known["classes"] = len(prepared.class_names) or None
     said = likelihood.spec().get("classes")
     if said not in (None, known["classes"]) and prepared.kind == "classification":
@@ -183,6 +188,12 @@ def make_likelihood(recipe: Recipe, prepared: PreparedData) -> Likelihood:
     if likelihood.kind != prepared.kind:
         raise ValueError(f"likelihood {name} is for {likelihood.kind}, but the data is for {prepared.kind}")
     return likelihood
+
+
+def _units_of_logs(prepared: PreparedData) -> tuple[float, float]:
+    """The mean and the standard deviation of the logarithms of the training targets."""
+    logs = likelihoods.LogNormal().prepare(prepared.train[1]).double().log()
+    return float(logs.mean()), float(logs.std(correction=0))
 
 
 def _check_order(class_names: tuple[str, ...]) -> None:

@@ -182,6 +182,7 @@ def _tried(said, chance):
         "classes": noise.abs().long() % 3,
         "binary": (noise > 0).long(),
         "numbers": noise.to(dtype),
+        "positive": noise.exp().to(dtype),
         "counts": noise.abs().mul(3).long(),
     }[kind]
     if kind == "binary":

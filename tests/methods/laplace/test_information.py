@@ -5,15 +5,18 @@ import pytest
 import torch
 from scipy import stats
 
-from bayesify.likelihoods import Bernoulli, Gaussian, Laplace, NegativeBinomial, Ordinal, Poisson, StudentT
+from bayesify.likelihoods import Bernoulli, Gaussian, Laplace, LogNormal, NegativeBinomial, Ordinal, Poisson, StudentT
 from bayesify.methods.laplace.curvature.outputs import root
 
 COUNTS = np.arange(400.0)
 GRID = np.linspace(-400, 400, 800_001)
+LOGS = np.linspace(-30, 30, 600_001)
 CASES = [
     (Gaussian(0.7, scale=2.0), lambda f: (GRID, stats.norm(2 * f, 0.7).pdf(GRID) * 1e-3)),
     (Laplace(0.7, scale=2.0), lambda f: (GRID, stats.laplace(2 * f, 0.7).pdf(GRID) * 1e-3)),
     (StudentT(5.0, 0.7, scale=2.0), lambda f: (GRID, stats.t(5.0, 2 * f, 0.7).pdf(GRID) * 1e-3)),
+    # In the units of log y, where the densities of both have the same mass; targets beyond e^30 carry none of it.
+    (LogNormal(0.7, scale=2.0), lambda f: (np.exp(LOGS), stats.norm(2 * f, 0.7).pdf(LOGS) * 1e-4)),
     (Poisson(), lambda f: (COUNTS, stats.poisson(np.exp(f)).pmf(COUNTS))),
     (NegativeBinomial(0.5), lambda f: (COUNTS, stats.nbinom(2, 2 / (2 + np.exp(f))).pmf(COUNTS))),
     (Bernoulli(), lambda f: (np.arange(2), stats.bernoulli(1 / (1 + np.exp(-f))).pmf(np.arange(2)))),

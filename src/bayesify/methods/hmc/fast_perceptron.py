@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesify.functional.network import Network
-from bayesify.likelihoods import Categorical, Gaussian, Likelihood
+from bayesify.likelihoods import Categorical, Gaussian, Likelihood, LogNormal
 from bayesify.networks import Standardise
 
 Derivative = Callable[[Tensor, Tensor], Tensor]
@@ -131,6 +131,8 @@ class Perceptron:
         With residuals r they are `scale * r / sigma^2`, and the sum over the targets of `r^2 / sigma^2 - 1`.
         """
         likelihood, y = self.likelihood, self.targets
+        if isinstance(likelihood, LogNormal):
+            likelihood, y = likelihood.of_logs, y.log()  # the Jacobian has no slope
         assert isinstance(likelihood, Gaussian)
         location, scale = likelihood.location, likelihood.scale
         if y.dim() > 2 or isinstance(location, list) or isinstance(scale, list):
@@ -172,6 +174,8 @@ def _standardised(network: Network, x: Tensor) -> Tensor:
 
 def _slope(likelihood: Likelihood, y: Tensor) -> Callable[[Tensor], Tensor]:
     """The gradient of the log-likelihood with respect to outputs `[chains, width, examples]`."""
+    if type(likelihood) is LogNormal:
+        return _slope(likelihood.of_logs, y.log())  # the Jacobian has no slope
     plain = type(likelihood) is Categorical and not y.is_floating_point() and likelihood.weights_of(y) is None
     if plain and y.dim() == 1:
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.functional.inputs import count
 from bayesify.functional.network import Network
-from bayesify.likelihoods import Gaussian, Likelihood
+from bayesify.likelihoods import Gaussian, Likelihood, LogNormal
 from bayesify.methods.checks import noise_prior_of
 from bayesify.methods.hmc.fast_perceptron import Perceptron
 from bayesify.priors import Hyperprior, Normal, Pretrained, WeightPrior
@@ -263,6 +263,8 @@ def whole(examples: Examples, device: torch.device) -> Batch:
 def spread_of_targets(likelihood: Likelihood, y: Tensor) -> float:
     """The root mean square of the targets around the likelihood's location; `initial * scale` where they are equal."""
     assert isinstance(likelihood, Gaussian)
+    if isinstance(likelihood, LogNormal):
+        return spread_of_targets(likelihood.of_logs, y.log())
     outputs = y.new_zeros(1, *y.shape) if y.dim() > 1 else y.new_zeros(1, len(y), 1)
     deviations = y.reshape(outputs.shape[1:]) - likelihood.mean(outputs)[0].reshape(outputs.shape[1:])
     spread = float(deviations.double().square().mean().sqrt())

@@ -41,7 +41,7 @@ def settled_likelihood(
         if isinstance(likelihood, str) and "location" in parsed.from_data and unscaled:
             return likelihoods.from_spec(spec | dict(zip(("location", "scale"), _units(targets), strict=True)))
         return parsed
-    centre, spread = _units(targets)
+    centre, spread = _units(parsed.transformed(targets))
     if isinstance(likelihood, str):
         if "," not in likelihood:
             spec |= {"location": centre, "scale": spread}
@@ -52,7 +52,7 @@ def settled_likelihood(
                 spec["noise"] = "learned"
             if choice.method == "hmc" and outputs is None and one_noise_for_all(likelihood, targets):
                 spec["noise"] = "heteroscedastic"
-            if choice.tails is not None and spec["noise"] == "heteroscedastic":
+            if choice.tails is not None and spec["noise"] == "heteroscedastic" and type(parsed) is Gaussian:
                 return StudentT(choice.tails, spec["noise"], location=spec["location"], scale=spec["scale"])
     if choice.method == "hmc" and spec["noise"] in {"learned", "half-cauchy"}:
         # A learned noise has no prior to sample it under; half-cauchy(spread) is wide around the targets' spread.
@@ -85,7 +85,7 @@ def one_noise_for_all(likelihood: Likelihood | str, targets: Tensor) -> bool:
     left_open = isinstance(likelihood, str) and ":" not in likelihood
     if not isinstance(parsed, Gaussian) or not (left_open or parsed.spec()["noise"] == "learned"):
         return False
-    _, spread = _units(targets)
+    _, spread = _units(parsed.transformed(targets))
     return isinstance(spread, list) and max(spread) > _SAME_UNITS * min(spread)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from bayesify import likelihoods, networks
 from bayesify.functional.network import Network
-from bayesify.likelihoods.text import spec_text
+from bayesify.likelihoods.text import likelihood_class, spec_text
 from bayesify.methods.auto_table import Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS, OF_OPTIMISATION
 from bayesify.methods.hmc.hmc import HMC
@@ -143,9 +143,10 @@ def _with_choice(recipe: Recipe, choice: Choice, data: PreparedData, *, made: bo
 
 
 def _likelihood_text(recipe: Recipe, choice: Choice, data: PreparedData) -> str | None:
-    if data.kind != "regression" or (recipe.likelihood or "gaussian").partition(":")[0] != "gaussian":
+    text = recipe.likelihood or "gaussian"
+    if data.kind != "regression" or not issubclass(likelihood_class(text), likelihoods.Gaussian):
         return recipe.likelihood
-    settled = settled_likelihood(recipe.likelihood or "gaussian", choice, torch.as_tensor(data.train[1]))
+    settled = settled_likelihood(text, choice, torch.as_tensor(data.train[1]))
     # Units come from the data again, when the likelihood is made.
     spec = {name: value for name, value in settled.spec().items() if name not in {"location", "scale", "initial"}}
     return spec_text(spec)

@@ -11,8 +11,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bayesify.likelihoods import Classification, Likelihood, Regression
+from bayesify.likelihoods import Classification, Likelihood, LogNormal, Regression
 from bayesify.likelihoods.classification import entropy
+from bayesify.predictive.recalibrated import widened_moments
 from bayesify.predictive.recalibration import ClassMap, IsotonicClasses, Recalibration, VarianceScale
 from bayesify.workflows.export.acceptance import Threshold
 
@@ -86,7 +87,11 @@ class Answers(nn.Module):
         mean = means.mean(0)
         epistemic = (means - mean).square().mean(0)
         aleatoric = likelihood.noise_variance(outputs.double()).mean(0)
-        if self.recalibration is not None:
+        if isinstance(self.recalibration, VarianceScale) and isinstance(likelihood, LogNormal):
+            total = aleatoric + epistemic
+            mean, widened = widened_moments(likelihood.of_logs, outputs.double(), self.recalibration.scale)
+            aleatoric, epistemic = (widened * part / total for part in (aleatoric, epistemic))
+        elif self.recalibration is not None:
             assert isinstance(self.recalibration, VarianceScale)
             aleatoric, epistemic = (part * self.recalibration.scale**2 for part in (aleatoric, epistemic))
         variance = aleatoric + epistemic

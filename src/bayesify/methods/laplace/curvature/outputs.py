@@ -1,7 +1,7 @@
 """The curvature of a likelihood in its outputs, L = S S', given by its root S: what each example adds is (S' J)'(S' J).
 
     categorical  L = diag(p) - p p'      S = diag(sqrt p) - p sqrt(p)'
-    bernoulli    L = p (1 - p)           gaussian  L = (scale / std)^2           poisson  L = rate
+    bernoulli    L = p (1 - p)           gaussian, log-normal  L = (scale / std)^2           poisson  L = rate
 
 For other likelihoods L is the Fisher information of the outputs, which is never negative. Those above are equal to it
 (Martens 2020, section 9): none depends on the target, class weights and ignored labels aside.
@@ -34,7 +34,7 @@ def check_likelihood(method: str, likelihood: Likelihood) -> None:
     if not known:
         raise ValueError(
             f"{method} needs a categorical, bernoulli, multi-label, ordinal, poisson, negative-binomial, gaussian, "
-            f"laplace or student-t likelihood (noise known or learned), got {likelihood!r}: use variational"
+            f"log-normal, laplace or student-t likelihood (noise known or learned), got {likelihood!r}: use variational"
         )
 
 
