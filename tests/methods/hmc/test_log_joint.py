@@ -6,6 +6,7 @@ from torch import nn
 
 import bayesify as bf
 from bayesify.functional.network import Network
+from bayesify.likelihoods.weighted import WeightedGaussian, WeightedLogNormal
 from bayesify.methods.hmc import log_joint
 from bayesify.methods.hmc.log_joint import LogJoint
 from bayesify.priors import WeightPrior
@@ -13,6 +14,7 @@ from bayesify.priors import WeightPrior
 GENERATOR = torch.Generator().manual_seed(3)
 X = torch.randn(20, 3, generator=GENERATOR, dtype=torch.float64)
 LABELS, NUMBERS = torch.arange(20) % 2, torch.randn(20, 1, generator=GENERATOR, dtype=torch.float64)
+WEIGHTS = torch.rand(20, generator=GENERATOR, dtype=torch.float64) * 3
 COUNTS = torch.arange(20).double().unsqueeze(1) % 4
 
 
@@ -33,6 +35,17 @@ CASES = [
     (bf.likelihoods.Gaussian("heteroscedastic"), NUMBERS, 2),
     (bf.likelihoods.Gaussian("heteroscedastic", location=2.0, scale=1.5), NUMBERS, 2),
     (bf.likelihoods.Gaussian("half-cauchy(2)", location=2.0, scale=1.5), NUMBERS, 1),
+    (bf.likelihoods.LogNormal("half-cauchy(2)", location=0.5, scale=1.5), NUMBERS.exp(), 1),
+    (
+        WeightedGaussian(single=True, noise="half-cauchy(2)", location=2.0, scale=1.5),
+        WeightedGaussian.packed(NUMBERS, WEIGHTS),
+        1,
+    ),
+    (
+        WeightedLogNormal(single=True, noise="half-cauchy(2)", location=0.5, scale=1.5),
+        WeightedGaussian.packed(NUMBERS.exp(), WEIGHTS),
+        1,
+    ),
     (bf.likelihoods.Poisson(), COUNTS, 1),
 ]
 
@@ -43,7 +56,7 @@ def check(joint):
     assert variance.shape == (joint.size,)
     position = 0.5 * position
     gradient, width = joint.gradient(position), 1e-6
-    for place in range(0, joint.size, 3):
+    for place in {*range(0, joint.size, 3), joint.size - 1}:
         step = torch.zeros(joint.size, dtype=torch.float64)
         step[place] = width
         numeric = (joint.value(position + step) - joint.value(position - step)) / (2 * width)

@@ -131,16 +131,19 @@ class Perceptron:
         With residuals r they are `scale * r / sigma^2`, and the sum over the targets of `r^2 / sigma^2 - 1`.
         """
         likelihood, y = self.likelihood, self.targets
-        if isinstance(likelihood, LogNormal):
-            likelihood, y = likelihood.of_logs, y.log()  # the Jacobian has no slope
         assert isinstance(likelihood, Gaussian)
-        location, scale = likelihood.location, likelihood.scale
-        if y.dim() > 2 or isinstance(location, list) or isinstance(scale, list):
+        several = isinstance(likelihood.location, list) or isinstance(likelihood.scale, list)
+        if type(likelihood) not in {Gaussian, LogNormal} or y.dim() > 2 or several:
             with torch.enable_grad():
                 leaves = outputs.mT.detach().requires_grad_(), log_noise.detach().requires_grad_()
                 total = likelihood.with_noise(leaves[1]).log_prob(leaves[0], y).sum()
                 slope, noise_slope = torch.autograd.grad(total, leaves)
             return slope.mT, noise_slope
+        if isinstance(likelihood, LogNormal):
+            likelihood, y = likelihood.of_logs, y.log()  # the Jacobian has no slope
+        location, scale = likelihood.location, likelihood.scale
+        assert not isinstance(location, list)
+        assert not isinstance(scale, list)
         centred = (y - location).reshape(y.shape[0], -1).T.to(outputs.dtype)
         standard = (centred - scale * outputs) * torch.exp(-log_noise).view(-1, 1, 1)
         error = standard * (scale * torch.exp(-log_noise)).view(-1, 1, 1)
