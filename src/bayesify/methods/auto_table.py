@@ -263,7 +263,7 @@ TABLE: tuple[Row, ...] = (
 )
 
 
-# For settings that no row of the table takes: the network that tables have with a named method.
+# For settings that no row for tables takes: the network that tables have with a named method.
 _BY_SETTINGS = Row("by its settings", "", "", "", "", network={"units": (50,), "activation": "relu"}, noise="learned")
 
 
@@ -463,7 +463,7 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     if row.steps is not None:
         epochs = -(-row.steps * int(row.settings["batch_size"]) // problem.rows)
         settings["epochs"] = max(FEWEST_EPOCHS, min(MOST_EPOCHS, epochs))
-    network = dict(row.network) if problem.weights is None else {}
+    network = dict(row.network or _BY_SETTINGS.network) if problem.weights is None else {}
     noise = row.noise if problem.kind == "regression" else None
     holdout = row.holdout if problem.in_memory else 0.0
     title = CARDS[row.method].title

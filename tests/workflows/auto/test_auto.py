@@ -352,3 +352,14 @@ def test_tables_of_few_inputs_have_a_prior_that_allows_jumps():
     assert choose(Problem("regression", rows=400, inputs=1)).prior.startswith("FIRST=normal:4;")
     assert choose(Problem("regression", rows=400, inputs=4)).prior.startswith("FIRST=normal:1;")
     assert choose(Problem("classification", rows=400, inputs=2, outputs=2)).prior.startswith("FIRST=normal:1;")
+
+
+def test_a_prior_that_the_rows_for_tables_do_not_take_still_has_a_network():
+    choice = choose(Problem("regression", rows=60, inputs=3, can_sample=False), ["prior"])
+    assert choice.method == "laplace"
+    assert choice.network["units"]
+    x = torch.randn(60, 3)
+    unlike = torch.stack([x[:, 0], 100 * x[:, 1]], 1)  # no single noise suits both, so HMC does not take them
+    with without_warnings():
+        method = bf.Auto(likelihood="gaussian:learned", prior="normal:2").fit((x, unlike), epochs=3, progress=False)
+    assert (method.name, method.prior.spec()) == ("laplace", "normal:2")

@@ -22,7 +22,7 @@ from bayesify.likelihoods import Likelihood
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import TRAINING_SHARE, Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
-from bayesify.methods.checks import check_classes, check_likelihood
+from bayesify.methods.checks import check_classes, check_likelihood, check_trained_weights
 from bayesify.methods.defaults import enough_epochs, needs_whole_draws
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
@@ -68,7 +68,8 @@ class Auto:
         method: the fitted method.
 
     Raises:
-        ValueError: there is no likelihood, it is unknown, or the time is not above 0.
+        ValueError: there is no likelihood, it is unknown, the time is not above 0, or a prior around trained weights is
+            given without a network.
         TypeError: the likelihood is not one, or a class stands in the place of an instance.
 
     Examples:
@@ -96,6 +97,9 @@ class Auto:
             likelihood = likelihoods.Several(likelihood)
         if isinstance(likelihood, likelihoods.Several) and network is None:
             raise ValueError("several targets need a network that returns a dict: bf.Auto(net, likelihood)")
+        if network is None:
+            cure = "give your trained network, bf.Auto(net, likelihood)"
+            check_trained_weights(prior, "the network that Auto makes", cure)
         # A text is kept: it leaves units and noise to the choice.
         check_likelihood(likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood)
         self.network, self.likelihood, self.prior = network, likelihood, prior
