@@ -24,6 +24,15 @@ def test_data_is_one_argument(name, blobs):
         make(name).fit(**({} if name == "hmc" else {"epochs": 3}))
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_data_of_a_wrong_form_is_named_by_its_argument(name, blobs):
+    with pytest.raises(TypeError, match=r"^validation must be a pair \(x, y\), a Dataset or a DataLoader, got float"):
+        make(name).fit(blobs, validation=0.2)
+    frame = pytest.importorskip("pandas").DataFrame({"a": [1.0, 2.0], "target": [0, 1]})
+    with pytest.raises(TypeError, match=r"^data must be a pair \(x, y\), a Dataset or a DataLoader, got DataFrame"):
+        make(name).fit(frame)
+
+
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"hmc"}))
 def test_names_of_other_libraries_are_translated(name, blobs):
     with pytest.raises(TypeError, match="fit has no argument 'lr'; use learning_rate="):

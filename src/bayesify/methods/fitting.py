@@ -557,7 +557,7 @@ class Fitting(Shardable):
             self.likelihood.adapt_to(all_targets(examples))
         checks = None
         if validation is not None:
-            checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)
+            checks = for_scoring(validation, self.likelihood, self.network.dtype, "validation").to(where)
         self.input_names = None
         found: dict[str, str] = {}
         for part in (examples, checks):

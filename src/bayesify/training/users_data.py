@@ -28,7 +28,9 @@ _ADVICE_ON_TEXT = {
 }
 
 
-def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None) -> Examples:
+def as_examples(
+    data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None, what: str = "data"
+) -> Examples:
     """Read training data in any of its forms.
 
     Args:
@@ -36,6 +38,7 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         likelihood: prepares and checks the targets.
         dtype: of inputs that are floating-point numbers.
         n_data: number of examples, for loaders that do not know it.
+        what: the argument that holds the data, for error messages.
 
     Returns:
         The examples.
@@ -67,8 +70,8 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         return TensorExamples(x, y)
     if isinstance(data, IterableDataset):
         return _from_loader(DataLoader(data, batch_size=128, generator=torch.Generator()), likelihood, dtype, n_data)
-    if isinstance(data, tuple | list | dict | str | Tensor | np.ndarray):
-        raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+    if _is_a_part(data):
+        raise TypeError(f"{what} must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         if len(data) == 0:
             raise ValueError("the data set is empty")
@@ -76,25 +79,26 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         return DatasetExamples(data, likelihood, dtype)
     if hasattr(data, "__iter__"):
         return _from_loader(data, likelihood, dtype, n_data)
-    raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+    raise TypeError(f"{what} must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
 
 
-def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> Examples:
+def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype, what: str = "data") -> Examples:
     """Read data that is only scored, for which the number of examples need not be known in advance.
 
     Args:
         data: in any form that `as_examples` takes.
         likelihood: prepares and checks the targets.
         dtype: of inputs that are floating-point numbers.
+        what: the argument that holds the data, for error messages.
 
     Returns:
         The examples.
 
     """
-    loader = hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray)
+    loader = hasattr(data, "__iter__") and not _is_a_part(data)
     read_by_number = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     unknown = loader and not read_by_number and _distinct(data) is None
-    return as_examples(data, likelihood, dtype, n_data=1 if unknown else None)
+    return as_examples(data, likelihood, dtype, n_data=1 if unknown else None, what=what)
 
 
 def batches_for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> list[Batch]:
@@ -202,6 +206,11 @@ class LoaderExamples(Examples):
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         for batch in self.loader:
             yield self._checked(_pair(batch, self.likelihood, self.dtype))
+
+
+def _is_a_part(data: Any) -> bool:
+    """Whether this is no more than inputs or targets: an array, a data frame, a column of one, a dict, a text."""
+    return isinstance(data, tuple | list | dict | str | Tensor | np.ndarray) or hasattr(data, "to_numpy")
 
 
 def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:
