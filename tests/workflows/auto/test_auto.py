@@ -268,7 +268,7 @@ def test_the_network_for_a_table_standardises_and_a_constant_column_changes_noth
         (lambda: bf.Auto(small, "categorical", time=0), "time must be a finite number above 0"),
         (
             lambda: bf.Auto(likelihood="categorical").fit((torch.zeros(9, 2, 2), torch.zeros(9).long())),
-            "shape \\[2, 2\\]",
+            "shape \\[9, 2, 2\\]",
         ),
         (lambda: bf.Auto(small, "categorical").predict(torch.zeros(1, 2)), "nothing is fitted yet"),
         (
@@ -363,3 +363,11 @@ def test_a_prior_that_the_rows_for_tables_do_not_take_still_has_a_network():
     with without_warnings():
         method = bf.Auto(likelihood="gaussian:learned", prior="normal:2").fit((x, unlike), epochs=3, progress=False)
     assert (method.name, method.prior.spec()) == ("laplace", "normal:2")
+
+
+def test_inputs_of_a_wrong_shape_are_named_with_their_own_shape():
+    x = torch.randn(60, 3, 4)
+    with pytest.raises(ValueError, match=r"\[rows, columns\], got shape \[60, 3, 4\]: give a network"):
+        bf.Auto(likelihood="gaussian").fit((x, x[:, 0, 0]))
+    with pytest.raises(ValueError, match=r"got shape \[60\]: one column is x\[:, None\]$"):
+        bf.Auto(likelihood="gaussian").fit((x[:, 0, 0], x[:, 0, 0]))

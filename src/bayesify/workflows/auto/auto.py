@@ -263,10 +263,12 @@ class Auto:
         shape = _shape(x)
         in_memory = isinstance(examples, TensorExamples)
         if self.network is None and (not in_memory or len(shape) != 1):
-            what = f"inputs of shape {list(shape)}" if isinstance(x, Tensor) else type(x).__name__
+            what, cure = type(x).__name__, "give a network, bf.Auto(net, likelihood)"
+            if isinstance(x, Tensor):
+                what = f"shape {[examples.n_data, *shape]}" if in_memory else f"batches of shape {list(x.shape)}"
+                cure = "one column is x[:, None]" if in_memory and x.dim() == 1 else cure
             raise ValueError(
-                f"Auto makes networks for tables (x, y) in memory, with x of shape [rows, columns], got {what}: give a "
-                "network, bf.Auto(net, likelihood)"
+                f"Auto makes networks for tables (x, y) in memory, with x of shape [rows, columns], got {what}: {cure}"
             )
         weights, can_sample = None, can_be_sampled(likelihood)
         if self.network is not None:
