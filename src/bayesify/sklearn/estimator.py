@@ -52,6 +52,8 @@ from bayesify.workflows.auto import Auto
 from bayesify.workflows.recipe import AUTO
 from bayesify.workflows.table_defaults import FIRST_LAYER
 
+# Seconds of `fit` with `auto`, where none are given.
+SECONDS_OF_AUTO = 10.0
 _ROWS_AT_ONCE = 4096
 # Steps of training where `epochs` is not set; samplers need more of them, and steps on all rows at once fewer.
 _FEWEST_EPOCHS, _STEPS, _STEPS_OF_ALL_ROWS, _STEPS_OF_SAMPLERS = 10, 400, 250, 2000
@@ -79,7 +81,7 @@ class BayesianEstimator(BaseEstimator, ABC):
         self,
         method: str = "variational",
         *,
-        time: float | None = 10.0,
+        time: float | None = SECONDS_OF_AUTO,
         units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
@@ -159,6 +161,8 @@ class BayesianEstimator(BaseEstimator, ABC):
             kind_name = "Auto" if self.method == AUTO else METHODS[self.method].__name__
             cure = f"use bayesify.{kind_name}(net, ...) with your trained network, or network="
             check_trained_weights(self.prior, "this estimator", cure)
+        if self.method != AUTO and self.time is not None and self.time != SECONDS_OF_AUTO:
+            raise ValueError(f"time is a setting of method {AUTO!r}, the method is {self.method!r}: use epochs")
         if self.method == AUTO:
             return self._fit_auto(X, y, likelihood, notes, sample_weight)
         kind = METHODS[self.method]
