@@ -23,8 +23,6 @@ logger = logging.getLogger("bayesify")
 # A name, a function of the share of training that is done, or one that makes a torch scheduler for an optimiser.
 Schedule = str | Callable[[Any], Any]
 CUSTOM = "custom"
-# Columns that may be missing in a training, and are None then: a sampler has no KL, some trainings no validation data.
-_COLUMNS = ("loss", "nll", "kl", "elbo", "learning_rate", "validation_nll", "validation_error", "weights")
 _SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "validation_error")
 
 
@@ -194,15 +192,16 @@ class History:
         """One value per epoch of the column `name`; None where an epoch did not record it.
 
         Raises:
-            KeyError: no epoch recorded it, and it is no column that every training may have.
+            KeyError: no epoch recorded it: a point estimate has no `elbo`, a training without validation data no
+                `validation_nll`. `name in history` asks.
             TypeError: `name` is no text.
 
         """
         if not isinstance(name, str):
             raise TypeError(f"a column of the history has a name, such as 'nll', got {name!r}: epochs are in .records")
         recorded = dict.fromkeys(key for record in self.records for key in record)
-        if self.records and name not in recorded and name not in _COLUMNS:
-            raise KeyError(f"unknown column {name!r}{nearest(name, recorded)}")
+        if self.records and name not in recorded:
+            raise KeyError(f"no epoch recorded the column {name!r}{nearest(name, recorded)}")
         return [record.get(name) for record in self.records]
 
     def __len__(self) -> int:
