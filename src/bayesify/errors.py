@@ -80,6 +80,12 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 example`, `1,200 examples`, `2 classes`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def first_line(problem: Exception) -> str:
     """The first line of the message of an exception."""
     text = str(problem).strip()

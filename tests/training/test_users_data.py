@@ -52,8 +52,8 @@ def test_numbers_take_the_networks_precision_and_integers_stay():
     [
         ((X, Y[:5]), "same number of examples, got 10 and 5"),
         ((X[:0], Y[:0]), "empty"),
-        ((X.clone().fill_(torch.nan), Y), "20 values that are NaN or infinite"),
-        ((torch.where(X > 18, torch.inf, X), Y), "1 values that are NaN or infinite"),
+        ((X.clone().fill_(torch.nan), Y), "20 NaN or infinite values"),
+        ((torch.where(X > 18, torch.inf, X), Y), "1 NaN or infinite value:"),
         (({"a": X, "b": X[:3]}, Y), "same number of examples"),
         ((np.array([["a", "b"]]), Y[:1]), "must be numbers"),
         ((torch.tensor(1.0), Y[:1]), "batch axis"),

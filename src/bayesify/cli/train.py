@@ -12,6 +12,7 @@ from bayesify.cli.engine_flags import PANEL, Address, EngineName, Jobs, PartOf, 
 from bayesify.cli.options import Json, name_of, refuse_missing
 from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
 from bayesify.cli.recipe_flags import given_flags, takes_recipe
+from bayesify.errors import counted
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def train(
     result = _result(trained)
     plan = trained.method.plan
     if extend and isinstance(plan, Plan) and plan.schedule != "constant":
-        result["schedule"] = f"{plan.schedule}, now spread over {plan.epochs} epochs"
+        result["schedule"] = f"{plan.schedule}, now spread over {counted(plan.epochs, 'epoch')}"
     if as_json:
         emit(result)
     else:
@@ -218,15 +219,15 @@ def _still_falling(trained: Trained) -> list[str]:
 
 def _print(result: dict[str, Any]) -> None:
     examples = result["examples"]
-    validation = f", {examples['validation']} validation examples" if examples["validation"] else ""
-    print(f"{result['method']} on {result['data']}: {examples['train']} training examples{validation}")
+    validation = f", {counted(examples['validation'], 'validation example')}" if examples["validation"] else ""
+    print(f"{result['method']} on {result['data']}: {counted(examples['train'], 'training example')}{validation}")
     if result["chosen"] and not sys.stderr.isatty():  # a person has read it before training
         print(result["chosen"])
     if result["understood"]:
         print(result["understood"])
     for notice in result["notices"]:
         print(f"note: {notice}")
-    done = f"{result['steps']:,} iterations" if result["method"] == "hmc" else f"{result['epochs']} epochs"
+    done = counted(result["steps"], "iteration") if result["method"] == "hmc" else counted(result["epochs"], "epoch")
     print(f"{result['weights']:,} weights, {done} in {result['seconds']:.1f} s")
     if "schedule" in result:
         print(f"the schedule is {result['schedule']}")

@@ -16,6 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from bayesify.errors import counted
 from bayesify.methods.cards import CARDS
 from bayesify.methods.defaults import FEW_INPUTS, prior_for_tables
 
@@ -376,7 +377,7 @@ def describe(problem: Problem) -> str:
     """A problem in a few words, for the sentence that explains a choice."""
     network = "" if problem.weights is None else f" and {problem.weights:,} weights"
     allowed = "" if problem.time is None else f" in {problem.time:g} s"
-    return f"{problem.rows:,} examples of {problem.inputs:,} inputs{network}{allowed}"
+    return f"{counted(problem.rows, 'example')} of {counted(problem.inputs, 'input')}{network}{allowed}"
 
 
 def weights_of(problem: Problem, row: Row) -> int:

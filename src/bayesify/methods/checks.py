@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from bayesify.errors import BayesifyWarning, first_line
+from bayesify.errors import BayesifyWarning, counted, first_line
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
 from bayesify.functional.precision import decided
 from bayesify.functional.trace_recorders import EscapedWeightsError
@@ -146,7 +146,8 @@ def try_network(network: Network, x: Any) -> Tensor:
         output = network.call(network.unflatten(network.initial), x)[0]
     if output.dim() == 0 or output.shape[0] != count(x):
         raise ValueError(
-            f"the network gives shape {tuple(output.shape)} for {count(x)} examples: the first axis must be the batch"
+            f"the network gives shape {tuple(output.shape)} for {counted(count(x), 'example')}: "
+            "the first axis must be the batch"
         )
     return output
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from bayesify import files
 from bayesify.distributed import Group, active
 from bayesify.distributed.group import digest
-from bayesify.errors import TrainingError
+from bayesify.errors import TrainingError, counted
 from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.runs import checkpoint
 from bayesify.training import checkpoints, data_identity, histograms
@@ -442,7 +442,7 @@ class Trainer:
                     self.best_state = self._state()
         elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
             progress.done = True
-            self.history.stopped = f"validation NLL has not improved for {plan.patience} epochs"
+            self.history.stopped = f"validation NLL has not improved for {counted(plan.patience, 'epoch')}"
 
     def _watch_the_clock(self, seconds: float) -> None:
         """Stop where another epoch would end after the method's deadline."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesify.errors import RunError, at_least, choose, nearest, positive, whole_number
+from bayesify.errors import RunError, at_least, choose, counted, nearest, positive, whole_number
 from bayesify.runs import checkpoint
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
@@ -171,7 +171,7 @@ class History:
         # The records hold histograms of every layer, which would fill a notebook's page.
         last = self.records[-1] if self.records else {}
         number, unit = (last["step"], "iteration") if "phase" in last else (last.get("epoch", 0), "epoch")
-        done = f"{number:,} {unit}{'' if number == 1 else 's'}"
+        done = counted(number, unit)
         numbers = [f"{name} {brief(last[name])}" for name in _SHOWN if last.get(name) is not None]
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         of_method = f" of {self.method}" if self.method else ""

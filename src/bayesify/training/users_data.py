@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
+from bayesify.errors import counted
 from bayesify.functional.inputs import count
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples
 
@@ -140,7 +141,7 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
             # If the sum is finite, so are all values: one pass. Otherwise they are checked one by one.
             if finite and not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
                 bad = int((~torch.isfinite(tensor)).sum())
-                raise ValueError(f"inputs hold {bad} values that are NaN or infinite: clean or impute them first")
+                raise ValueError(f"inputs hold {counted(bad, 'NaN or infinite value')}: clean or impute them first")
         return tensor
 
     x = dict(x) if isinstance(x, Mapping) else x

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayesify.errors import BayesifyWarning
+from bayesify.errors import BayesifyWarning, counted
 
 # A further gain counts when it exceeds this share of the whole fall of the loss.
 STILL_FALLING = 0.01
@@ -378,7 +378,7 @@ def few_snapshots(taken: int) -> str | None:
     if taken >= FEWEST_SNAPSHOTS:
         return None
     return (
-        f"{taken} snapshot{'' if taken == 1 else 's'} of the weights: too few for a spread, so there is hardly any "
+        f"{counted(taken, 'snapshot')} of the weights: too few for a spread, so there is hardly any "
         "epistemic uncertainty; train for more epochs, or take snapshots more often (every=STEPS), "
         f"{FEWEST_SNAPSHOTS} or more"
     )
