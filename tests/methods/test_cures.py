@@ -245,6 +245,27 @@ def test_the_cure_of_a_fit_with_a_time_limit_is_more_time():
     assert all("allow more time" in text for text in method.warnings.values())
 
 
+def test_after_early_stopping_the_cure_is_no_longer_training():
+    data = moons()
+    stopped = bf.PointEstimate(net(), "categorical")
+    stopped.deadline = 1e12  # there was time left
+    noise = (data[0], torch.randint(0, 2, (len(data[1]),)))
+    kinds = warned(stopped, data, epochs=400, learning_rate=0.002, validation=noise, patience=1, keep="best")
+    assert stopped.history.stopped_early
+    assert kinds
+    for text in stopped.warnings.values():
+        assert "more time" not in text
+        assert "train longer" not in text
+        assert "change the learning rate" in text
+
+
+def test_more_time_is_no_cure_of_a_training_that_was_not_shortened():
+    whole = bf.PointEstimate(net(), "categorical")
+    whole.deadline = 1e12
+    assert warned(whole, moons(), epochs=2000, learning_rate=1e-9) == {"no_better_than_constant"}
+    assert "more time" not in whole.warnings["no_better_than_constant"]
+
+
 def test_the_cure_of_a_loop_of_one_s_own_is_not_that_of_a_sampler():
     x, y = moons()
     point = bf.PointEstimate(net(), "categorical")

@@ -211,7 +211,8 @@ def _still_falling(trained: Trained) -> list[str]:
     """A note where a longer training may do better: no reason to distrust a fit whose predictions passed the checks."""
     from bayesify.training.warnings import not_converged
 
-    if trained.method.name == "hmc":  # its chains are judged by their predictions
+    # The chains of HMC are judged by their predictions; validation ended a training that stopped early.
+    if trained.method.name == "hmc" or trained.method.history.stopped_early:
         return []
     told = not_converged(trained.method.history["loss"])
     return [f"{told} (bayesify train --resume {trained.run} --extend EPOCHS)"] if told else []

@@ -60,6 +60,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "threads": (int,),
     "device": (str,),
     "base": (dict, type(None)),
+    "stopped": (str, type(None)),
 }
 _TYPES_OF_DATA: dict[str, tuple[type, ...]] = {
     "name": (str,),

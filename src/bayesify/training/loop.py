@@ -33,7 +33,17 @@ from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.moving_average import MovingAverage
 from bayesify.training.optimisation import OptimizerFactory
-from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
+from bayesify.training.plan import (
+    CUSTOM,
+    TIME_OVER,
+    History,
+    Plan,
+    Progress,
+    Schedule,
+    extended,
+    make_plan,
+    resume_plan,
+)
 from bayesify.training.progress_bar import progress_bar
 from bayesify.training.rate_schedules import as_function
 from bayesify.training.recovery import (
@@ -449,7 +459,7 @@ class Trainer:
         deadline = self.method.deadline
         if deadline is not None and not self.progress.done and time.perf_counter() + seconds > deadline:
             self.progress.done = True
-            self.history.stopped = "the time allowed is over"
+            self.history.stopped = TIME_OVER
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None

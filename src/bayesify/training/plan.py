@@ -23,6 +23,8 @@ logger = logging.getLogger("bayesify")
 # A name, a function of the share of training that is done, or one that makes a torch scheduler for an optimiser.
 Schedule = str | Callable[[Any], Any]
 CUSTOM = "custom"
+# What `History.stopped` says where the method's deadline ended training.
+TIME_OVER = "the time allowed is over"
 _SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "validation_error")
 
 
@@ -166,6 +168,11 @@ class History:
     records: list[dict[str, Any]] = field(default_factory=list)
     stopped: str = ""
     method: str = field(default="", compare=False)
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether training ended before its plan because more of it promised nothing, and not for lack of time."""
+        return bool(self.stopped) and self.stopped != TIME_OVER
 
     def __repr__(self) -> str:
         # The records hold histograms of every layer, which would fill a notebook's page.

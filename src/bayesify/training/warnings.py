@@ -46,7 +46,8 @@ FEWEST_EPOCHS = 5
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 # The cure of a fit that has not learned enough, by a method that follows a learning rate.
-CURE = "train longer, change the learning rate (10 times higher or lower)"
+ANOTHER_RATE = "change the learning rate (10 times higher or lower)"
+CURE = f"train longer, {ANOTHER_RATE}"
 # A learning rate that differs from the default by this factor is named in the cure.
 FAR_RATE = 10.0
 # A held-out NLL that exceeds the training NLL by more nats than this, beyond two standard errors, is overfitting.
