@@ -488,7 +488,7 @@ class Fitting(Shardable):
             20
 
         """
-        at_least("n_data", n_data, 1)
+        n_data = at_least("n_data", n_data, 1)
         settings = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
         plan, own_optimizer, _ = make_plan(optimizer, "constant", kl, settings)
         self._begin_loop(plan, CountedExamples(n_data))

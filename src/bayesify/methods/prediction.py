@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesify import noise, parallel
-from bayesify.errors import at_least, choose
+from bayesify.errors import at_least, choose, whole_number
 from bayesify.functional.inputs import by_name, count
 from bayesify.functional.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.functional.precision import PRECISIONS, decided, passes_in
@@ -178,12 +178,12 @@ class Prediction(nn.Module, ABC):
             True
 
         """
-        numbers = self._numbers(draws, by, precision)
+        numbers, seed = self._numbers(draws, by, precision), whole_number("seed", seed)
         if by != "mean":
             self._check_ready()
         x = gathered(x, len(self.input_shapes or [()]))
         if max_memory is not None:
-            at_least("max_memory", max_memory, 1)
+            max_memory = at_least("max_memory", max_memory, 1)
 
         def evaluate(rows: Any) -> Tensor:
             if by == "moments":
@@ -249,7 +249,7 @@ class Prediction(nn.Module, ABC):
 
         """
         numbers = self._numbers(draws, by, precision)
-        at_least("max_memory", max_memory, 1)
+        max_memory = at_least("max_memory", max_memory, 1)
         x = gathered(x, len(self.input_shapes or [()]))
         x, widest, batch_size = self._looked_at(x, batch_size)
         total = count(x)
@@ -272,7 +272,7 @@ class Prediction(nn.Module, ABC):
 
     def _numbers(self, draws: int, by: str, precision: str) -> range:
         """The numbers of the draws that a prediction keeps, after a check of its settings."""
-        at_least("draws", draws, 1)
+        draws = at_least("draws", draws, 1)
         choose("by", by, ("draws", "mean", "moments"))
         if by != "mean":
             self._check_finished()
@@ -322,7 +322,7 @@ class Prediction(nn.Module, ABC):
             torch.Size([10, 4, 3])
 
         """
-        at_least("draws", draws, 1)
+        draws, seed = at_least("draws", draws, 1), whole_number("seed", seed)
         self._check_finished()
         self._check_ready()
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)

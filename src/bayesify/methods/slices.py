@@ -36,7 +36,7 @@ def bounds(method: Method, slices: int) -> list[range]:
         ValueError: the method cannot be cut.
 
     """
-    at_least("slices", slices, 1)
+    slices = at_least("slices", slices, 1)
     if method.name == Ensemble.name and isinstance(method, Ensemble):
         if any(True for _ in method.likelihood.parameters()):
             raise ValueError(

@@ -53,7 +53,7 @@ class WithELBO(Method):
             -... nats, standard error ... (expected log-likelihood -..., KL ...)
 
         """
-        at_least("draws", draws, 2)
+        draws = at_least("draws", draws, 2)
         data_set = as_examples(data, self.likelihood, self.network.dtype)
         if examples is not None and isinstance(data_set, TensorExamples):
             chosen = data_set.sample(at_least("examples", examples, 2))

@@ -260,7 +260,7 @@ class Predictive:
             Targets, `[count, batch, ...]`.
 
         """
-        at_least("count", count, 1)
+        count = at_least("count", count, 1)
         self._check_one_target("sample")
         device = self.outputs.device
         pick = uniforms_inside(noise.keys(seed, noise.Stream.TARGETS, step=1, device=device)[0], count)

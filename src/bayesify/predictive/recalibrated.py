@@ -147,7 +147,7 @@ class Recalibrated(Predictive):
             ValueError: for numbers after an isotonic recalibration, which has quantiles only.
 
         """
-        at_least("count", count, 1)
+        count = at_least("count", count, 1)
         if isinstance(self.recalibration, VarianceScale):
             mean = self.mean
             return mean + self.recalibration.scale * (self.raw.sample(count, seed) - mean)

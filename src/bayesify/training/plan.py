@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesify.errors import RunError, at_least, choose, counted, nearest, positive, whole_number
+from bayesify.errors import RunError, at_least, choose, counted, nearest, positive, take_plain_numbers, whole_number
 from bayesify.runs import checkpoint
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
@@ -92,6 +92,7 @@ class Plan:
     on_nan: str = "stop"
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every", "accumulate"):
             at_least(name, getattr(self, name), 1)
         if self.learning_rate is not None:

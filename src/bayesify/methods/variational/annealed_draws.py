@@ -97,7 +97,7 @@ class AnnealedDraws(PosteriorBase):
         if not self.annealed:
             return super().elbo(data, draws, seed, examples)
         # A part of the data has another posterior: `examples` asks for the cheap answer, that of the kept draws.
-        at_least("draws", draws, 2)
+        draws = at_least("draws", draws, 2)
         data_set = as_examples(data, self.likelihood, self.network.dtype)
         if examples is not None:
             return self._elbo_of_kept(data_set)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify import likelihoods, networks, noise
-from bayesify.errors import positive
+from bayesify.errors import plain_number, positive, whole_number
 from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
@@ -158,7 +158,8 @@ class Auto:
                 f"{of_network[0]} is a setting of a network: give one, such as "
                 "bf.Auto(bf.networks.mlp(inputs, outputs, units=50), likelihood)"
             )
-        seed = self.seed if seed is None else seed
+        seed = whole_number("seed", self.seed if seed is None else seed)
+        settings = {name: plain_number(value) for name, value in settings.items()}
         parsed = likelihoods.parse(self.likelihood) if isinstance(self.likelihood, str) else self.likelihood
         examples = as_examples(data, parsed, torch.float32 if self.network is None else self._dtype(seed), n_data)
         problem = self._problem(examples, parsed, seed)

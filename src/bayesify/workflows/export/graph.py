@@ -193,7 +193,7 @@ def make_plan(
         The plan.
 
     """
-    at_least("draws", draws, 1)
+    draws = at_least("draws", draws, 1)
     choose("by", by, ("draws", "mean", "moments"))
     answering.check(method.likelihood, method.recalibration)
     plain = method.notes.get("preparation")
