@@ -553,11 +553,13 @@ class Fitting(Shardable):
                 raise ValueError(f"cannot use device {str(device)!r}: {first_line(problem)}") from None
         where = next(self.parameters()).device
         examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
+        self.column_names = getattr(examples, "columns", None)
         if self.likelihood.adapts:
             self.likelihood.adapt_to(all_targets(examples))
         checks = None
         if validation is not None:
-            checks = for_scoring(validation, self.likelihood, self.network.dtype, "validation").to(where)
+            columns = self.column_names
+            checks = for_scoring(validation, self.likelihood, self.network.dtype, "validation", columns).to(where)
         self.input_names = None
         found: dict[str, str] = {}
         for part in (examples, checks):

@@ -122,6 +122,8 @@ class Method(Fitting):
         self.guarantees: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
+        # The columns of the data frame that it was trained on, in their order.
+        self.column_names: list[str] | None = None
         self._passes = 0
         self._tried = {}
         # Whether it was said that the method is untrained.

@@ -81,6 +81,7 @@ class Prediction(nn.Module, ABC):
     notes: dict[str, Any]
     input_shapes: list[list[int]] | None
     input_names: list[str] | None
+    column_names: list[str] | None
     recalibration: Recalibration | None
     # The run folder that `bayesify.load` read, if its inputs have to be prepared, until the first prediction.
     prepared_by: Path | None = None
@@ -436,7 +437,7 @@ class Prediction(nn.Module, ABC):
         if self.prepared_by is not None:
             warn_of_raw_inputs(self.prepared_by)
             self.prepared_by = None
-        x = self._by_name(as_inputs(x, self.network.dtype))
+        x = self._by_name(as_inputs(x, self.network.dtype, columns=self.column_names))
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(few(self.network, x))
         return x, self.network.traced(few(self.network, x)).widest, batch_size

@@ -124,7 +124,7 @@ def load(
         ) from None
     method.notes = config.get("data") or {}
     method.input_shapes = config.get("input_shapes")
-    method.input_names = config.get("input_names")
+    method.input_names, method.column_names = config.get("input_names"), config.get("column_names")
     method.history = History(runs.read_history(folder), config.get("stopped") or "", method.name)
     method.seed = method.plan.seed if method.plan else config.get("seed", 0)
     method.start = config.get("start", method.start)
@@ -229,6 +229,7 @@ def describe(method: Method) -> dict[str, Any]:
         "complete": method.complete,
         "input_shapes": method.input_shapes,
         "input_names": method.input_names,
+        "column_names": method.column_names,
         "data": method.notes or None,
         "plan": None if method.plan is None else asdict(method.plan),
         "versions": runs.versions(),

@@ -86,6 +86,7 @@ def join(whole: Method, slices: Sequence[Method]) -> None:
     first = slices[0]
     whole.plan, whole.seed = first.plan, first.seed
     whole.input_shapes, whole.input_names = first.input_shapes, first.input_names
+    whole.column_names = first.column_names
     whole.history = _history(whole, slices)
 
 

@@ -54,7 +54,7 @@ class WithELBO(Method):
 
         """
         draws = at_least("draws", draws, 2)
-        data_set = as_examples(data, self.likelihood, self.network.dtype)
+        data_set = as_examples(data, self.likelihood, self.network.dtype, columns=self.column_names)
         if examples is not None and isinstance(data_set, TensorExamples):
             chosen = data_set.sample(at_least("examples", examples, 2))
             assert chosen is not None

@@ -54,6 +54,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "complete": (bool,),
     "input_shapes": (list, type(None)),
     "input_names": (list, type(None)),
+    "column_names": (list, type(None)),
     "data": (dict, type(None)),
     "plan": (dict, type(None)),
     "versions": (dict,),

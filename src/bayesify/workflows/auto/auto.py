@@ -417,4 +417,5 @@ def _set_aside(examples: TensorExamples, share: float, seed: int) -> tuple[Tenso
         return examples, None
     order = noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, 1 << 20), examples.n_data)[0]
     held, kept = order[:count].sort().values, order[count:].sort().values
-    return TensorExamples(*examples.fetch(kept)), TensorExamples(*examples.fetch(held))
+    parts = [TensorExamples(*examples.fetch(rows), examples.columns) for rows in (kept, held)]
+    return parts[0], parts[1]

@@ -221,7 +221,7 @@ def _example(method: Method, example: Any) -> Any:
             raise ValueError("the form of the inputs is not known: give a batch of them, example=")
         generator = torch.Generator().manual_seed(0)
         example = torch.randn(_EXAMPLES, *shapes[0], generator=generator)
-    inputs = as_inputs(example, method.network.dtype)
+    inputs = as_inputs(example, method.network.dtype, columns=method.column_names)
     counts = {len(leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, Tensor) and leaf.ndim}
     if len(counts) != 1 or counts == {0}:
         raise ValueError("example must be a batch of inputs, with the same number of rows in each tensor")
