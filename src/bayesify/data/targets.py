@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bayesify.data.errors import DataError, check_one_of
+from bayesify.data.rows import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from bayesify.data.dataset import Kind
 
 MOST_CLASSES = 20
+# Larger numbers are infinite in single precision, in which networks predict.
+_LARGEST = 1e37
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def read_targets(
             if number is None:
                 raise DataError(f"{where(position)}: the target of a regression must be a number, got {cell!r}")
             values.append(number)
+        check_size(values, _LARGEST, what)
         return Targets("regression", torch.tensor(values, dtype=torch.float64))
     names = _names(cells, numbers)
     ordered = sorted_naturally(set(names))
