@@ -343,3 +343,19 @@ def test_a_column_of_numbers_that_cannot_be_squared_is_refused_by_its_name(tmp_p
             data.from_table(file, "y")
         file.write_text(csv([{**row, "x": row["x"] * 1e100, "y": row["y"] * 1e30} for row in rows]))
         data.from_table(file, "y")
+
+
+def test_a_typo_in_a_target_of_numbers_is_named_by_its_line(tmp_path):
+    file = tmp_path / "typo.csv"
+    rows = [{"x": n, "y": n / 7 + 0.5} for n in range(120)]
+    file.write_text(csv([{**row, "y": "oops" if row["x"] == 5 else row["y"]} for row in rows]))
+    with pytest.raises(data.DataError, match=r"typo.csv, line 7, column 'y': expected a number, got 'oops'$"):
+        data.from_table(file, "y")
+    with pytest.raises(data.DataError, match="too many classes, 120 for 120 examples"):
+        data.from_table(file, "y", kind="classification")
+
+
+def test_a_date_is_no_target(tmp_path):
+    rows = [{"x": n / 7, "y": f"2020-{1 + n // 28:02d}-{1 + n % 28:02d}"} for n in range(120)]
+    with pytest.raises(data.DataError, match="column 'y': the target is a date, such as '2020-01-01': write it as a"):
+        data.from_table(rows, "y")
