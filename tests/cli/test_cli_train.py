@@ -428,3 +428,12 @@ def test_a_report_counts_the_members_of_an_ensemble(call, tmp_path):
     call("train", "--data", "moons", "--method", "ensemble", "--members", 2, "--epochs", 1, "--out", run)
     assert call("report", run).code == 0
     assert json.loads((run / "report.json").read_text("utf-8"))["subtitle"].endswith("; 2 draws")
+
+
+def test_the_acceptance_of_hmc_is_a_flag_and_its_warnings_name_flags(call, refused, tmp_path):
+    run = tmp_path / "run"
+    found = call("train", "--data", "moons", *TINY_HMC, "--target-accept", 0.3, "--out", run, "--json").json
+    assert config_of(run)["plan"]["target_accept"] == 0.3
+    assert "--target-accept 0.95" in " ".join(found["alerts"])
+    assert "_accept=" not in " ".join(found["alerts"])
+    refused(["train", "--data", "moons", *TINY_HMC, "--target-accept", 1.5], "target_accept must lie strictly between")

@@ -308,7 +308,7 @@ def test_labels_without_structure_are_told_to_be_checked_and_a_large_gap_is_over
     text = point.warnings["no_better_than_constant"]
     assert text.startswith("worse than a constant prediction: its NLL on validation data is")
     assert "; it overfitted (its NLL on training data is" in text
-    assert "--validation, --patience and --keep best" in text
+    assert "(validation=, patience= and keep='best')" in text
     assert "train longer" not in text
     assert "check the labels and the order of the rows" in text
     few = bf.PointEstimate(net(10, 2), "categorical")

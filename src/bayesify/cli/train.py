@@ -11,7 +11,7 @@ import typer
 from bayesify.cli.engine_flags import PANEL, Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
 from bayesify.cli.options import Json, name_of, refuse_missing
 from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
-from bayesify.cli.recipe_flags import given_flags, takes_recipe
+from bayesify.cli.recipe_flags import given_flags, in_flags, takes_recipe
 from bayesify.errors import counted
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 
@@ -203,7 +203,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "seconds": round(sum(record["seconds"] for record in method.history.records), 3),
         **{name: last[name] for name in names if name in last},
         "stopped": method.history.stopped or None,
-        "alerts": list(method.warnings.values()),
+        "alerts": [in_flags(alert) for alert in method.warnings.values()],
     }
 
 

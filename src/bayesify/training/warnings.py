@@ -205,8 +205,7 @@ def overfitted(training_nll: float, nlls: Sequence[float], reference: float) -> 
         return None
     return (
         f"it overfitted (its NLL on training data is {training_nll:.4g}): train for fewer epochs, stop early "
-        "(--validation, --patience and --keep best, or validation=, patience= and keep='best'), or use a smaller "
-        "network"
+        "(validation=, patience= and keep='best'), or use a smaller network"
     )
 
 
