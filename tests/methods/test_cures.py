@@ -331,3 +331,9 @@ def test_targets_that_are_all_the_same_are_not_compared_with_neighbours():
     x = torch.tensor(rng.normal(size=(60, 3)), dtype=torch.float32)
     assert warned(bf.PointEstimate(net(3, 1), "gaussian:learned"), (x, torch.ones(60)), epochs=30) == set()
     assert warned(bf.PointEstimate(net(3, 2), "categorical"), (x, torch.ones(60).long()), epochs=1) == set()
+
+
+def test_one_example_is_cured_by_another():
+    x, y = moons(8)
+    assert warned(bf.PointEstimate(net(), "categorical"), (x[:1], y[:1]), epochs=2) == {"single_example"}
+    assert "single_example" not in warned(bf.PointEstimate(net(), "categorical"), (x[:2], y[:2]), epochs=2)

@@ -51,7 +51,7 @@ def takes_plain_numbers(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        return function(*map(plain_number, args), **{name: plain_number(value) for name, value in kwargs.items()})  # type: ignore[arg-type]
+        return function(*map(plain_number, args), **{name: plain_number(value) for name, value in kwargs.items()})
 
     return called
 

@@ -597,7 +597,7 @@ class Fitting(Shardable):
             y = examples.y
         self._tried = {}
         self._check_batch(x, y)
-        self._before_fit = look_at(self, x, y)
+        self._before_fit = look_at(self, x, y, examples.n_data)
         if not isinstance(examples, TensorExamples):
             examples.check = self._check_batch
         self.input_shapes = shapes_of(x)

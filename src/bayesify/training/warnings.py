@@ -348,6 +348,35 @@ def targets_unscaled(mean: float, deviation: float, likelihood: str = "Gaussian"
     )
 
 
+def single_example(examples: int) -> str | None:
+    """Warn when there is one example, so that nothing says how targets differ."""
+    if examples != 1:
+        return None
+    return "there is 1 example: nothing can be learned about how targets depend on inputs; give more"
+
+
+def classes_missing(absent: Sequence[int], classes: int) -> str | None:
+    """Warn when classes of a network that is made for the labels have no example.
+
+    Args:
+        absent: the classes without an example, in order.
+        classes: the largest label plus one.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if not absent:
+        return None
+    which = f"class {absent[0]} never occurs"
+    if len(absent) > 1:
+        which = f"{len(absent):,} classes never occur, the first is {absent[0]}"
+    return (
+        f"{which}: labels count from 0, and the largest makes {classes:,} classes; number those that there are, "
+        "y = np.unique(y, return_inverse=True)[1]"
+    )
+
+
 def ends_in(activation: str, takes: str) -> str:
     """The warning about a network whose outputs are probabilities where logits are expected.
 

@@ -1,5 +1,6 @@
 """Auto from Python: the choice, the model that it makes, the methods that it hands back, and its mistakes."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -371,3 +372,22 @@ def test_inputs_of_a_wrong_shape_are_named_with_their_own_shape():
         bf.Auto(likelihood="gaussian").fit((x, x[:, 0, 0]))
     with pytest.raises(ValueError, match=r"got shape \[60\]: one column is x\[:, None\]$"):
         bf.Auto(likelihood="gaussian").fit((x[:, 0, 0], x[:, 0, 0]))
+
+
+def test_classes_that_never_occur_are_named_before_training():
+    x = torch.randn(60, 3)
+    plan = {"warm_up": 20, "samples": 5, "max_leapfrogs": 5, "progress": False}
+    for labels, words in (
+        (torch.arange(60) % 2 + 1, "class 0 never occurs: labels count from 0, and the largest makes 3 classes"),
+        (5 * (torch.arange(60) % 2) + 2, "6 classes never occur, the first is 0: .* makes 8 classes"),
+    ):
+        with pytest.warns(bf.BayesifyWarning, match=words):
+            bf.Auto(likelihood="categorical").fit((x, labels), **plan)
+    for likelihood, labels in (
+        ("categorical", torch.arange(60) % 3),
+        (bf.likelihoods.Categorical(classes=3), labels % 2),
+    ):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            bf.Auto(likelihood=likelihood).fit((x, labels), **plan)
+        assert not any("occur" in str(one.message) for one in said)

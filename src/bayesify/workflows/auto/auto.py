@@ -19,6 +19,7 @@ from bayesify.errors import plain_number, positive, whole_number
 from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods.labels import Labels
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import TRAINING_SHARE, Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
@@ -32,6 +33,7 @@ from bayesify.methods.usual_plan import is_table
 from bayesify.predictive import Predictive
 from bayesify.training.batches import Examples, TensorExamples
 from bayesify.training.users_data import as_examples
+from bayesify.training.warnings import classes_missing, warn
 from bayesify.workflows.auto.held_out import recalibrated
 from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
@@ -163,6 +165,7 @@ class Auto:
         parsed = likelihoods.parse(self.likelihood) if isinstance(self.likelihood, str) else self.likelihood
         examples = as_examples(data, parsed, torch.float32 if self.network is None else self._dtype(seed), n_data)
         problem = self._problem(examples, parsed, seed)
+        self._warn_of_missing_classes(examples, parsed)
         self.method = None
         while True:
             self.choice = choose(problem, self._given(settings))
@@ -289,6 +292,19 @@ class Auto:
             in_memory=in_memory,
             time=self.time,
         )
+
+    def _warn_of_missing_classes(self, examples: Examples, likelihood: Likelihood) -> None:
+        """Warn where the network that is made would have outputs for classes without an example."""
+        if self.network is not None or not isinstance(likelihood, Labels) or likelihood.classes is not None:
+            return
+        assert isinstance(examples, TensorExamples)
+        if not examples.y.is_floating_point():
+            present = set(examples.y.unique().tolist())
+            classes = likelihood.width(examples.y) // likelihood.parameters_per_class
+            absent = [label for label in range(classes) if label not in present]
+            told = classes_missing(absent, classes)
+            if told is not None:
+                warn(told)
 
     def _can_sample(self, x: Any, seed: int) -> bool:
         """Whether the network is a fixed function of its weights."""
