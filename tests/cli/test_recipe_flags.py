@@ -90,8 +90,8 @@ WARNING = {
     "methods/swag.py": "own_checks",
     "report/alerts.py": None,
 }
-# The command line takes the units of targets from the data.
-ONLY_IN_PYTHON = {"location", "scale"}
+# The command line takes the units of targets and the numbers of classes from the data.
+ONLY_IN_PYTHON = {"location", "scale", "return_inverse"}
 
 
 def sentences(file, function):
