@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Iterable
+from typing import Any
 
 
 class TrainingError(RuntimeError):
@@ -59,25 +61,52 @@ def choose(kind: str, given: str, known: Iterable[str]) -> str:
     return given
 
 
+def plain_number(value: Any) -> Any:
+    """A number of NumPy as the Python number that it is, which JSON can hold and which does not overflow.
+
+    Anything else is returned as it is.
+    """
+    if isinstance(value, bool) or type(value) in {int, float}:
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value
+
+
+def take_plain_numbers(settings: Any) -> None:
+    """Replace the numbers of NumPy in the fields of a dataclass, a frozen one too, by Python numbers."""
+    for name, value in vars(settings).items():
+        object.__setattr__(settings, name, plain_number(value))  # a frozen dataclass allows no other way
+
+
 def at_least(name: str, value: int, minimum: int) -> int:
-    """Return an integer of at least `minimum`; otherwise raise an error."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+    """Return an integer of at least `minimum`, as a Python number; otherwise raise an error."""
+    number = plain_number(value)
+    if isinstance(number, bool) or not isinstance(number, int) or number < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
-    return value
+    return number
 
 
 def whole_number(name: str, value: int) -> int:
-    """Return an integer of at most 64 bits, such as a seed; otherwise raise an error."""
-    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
+    """Return an integer of at most 64 bits, such as a seed, as a Python number; otherwise raise an error."""
+    number = plain_number(value)
+    if isinstance(number, bool) or not isinstance(number, int) or not -(1 << 63) <= number < 1 << 64:
         raise ValueError(f"{name} must be an integer of at most 64 bits, got {value!r}")
-    return value
+    return number
 
 
 def positive(name: str, value: float) -> float:
-    """Return a finite number above 0; otherwise raise an error."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    """Return a finite number above 0, as a Python number; otherwise raise an error."""
+    number = plain_number(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
-    return float(value)
+    return float(number)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 example`, `1,200 examples`, `2 classes`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 _LONGEST = 120

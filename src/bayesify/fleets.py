@@ -140,7 +140,7 @@ class Fleet(Stack):
             TrainingError: if networks diverge (with `may_diverge`: if all do).
 
         """
-        at_least("epochs", epochs, 1)
+        epochs = at_least("epochs", epochs, 1)
         pace = checkpoints.Pace(None if checkpoint_every is None else at_least("checkpoint_every", checkpoint_every, 1))
         if len(learning_rates) != len(self):
             raise ValueError(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -97,6 +98,8 @@ def key(seed: int, stream: int, network: int = 0, step: int = 0, draw: int = 0) 
         True
 
     """
+    # Integers of NumPy overflow where those of Python do not.
+    seed, network, step, draw = map(operator.index, (seed, network, step, draw))
     words = (
         seed & _WORD,
         (seed >> 32) & _WORD,

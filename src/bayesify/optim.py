@@ -98,9 +98,9 @@ class IVON(LightOptimizer):
     ) -> None:
         if isinstance(params, nn.Module):
             raise TypeError(f"params must be parameters, got a {type(params).__name__}: pass network.parameters()")
-        at_least("n_data", n_data, 1)
-        at_least("batch_size", batch_size, 1)
-        whole_number("seed", seed)
+        n_data = at_least("n_data", n_data, 1)
+        batch_size = at_least("batch_size", batch_size, 1)
+        seed = whole_number("seed", seed)
         for name, beta in (("beta1", beta1), ("beta2", beta2)):
             if not 0 <= beta < 1:
                 raise ValueError(f"{name} must be a number from 0 and below 1, got {beta!r}")

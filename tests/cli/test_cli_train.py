@@ -3,6 +3,7 @@
 import importlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 import bayesify
+from bayesify.cli.train import _still_falling
+from bayesify.training.plan import TIME_OVER, History
 from bayesify.workflows.recipe import METHOD_NAMES
 
 QUICK = ["--units", 8, "--layers", 1, "--epochs", 1]
@@ -133,6 +136,14 @@ def test_early_stopping_keeps_the_best_and_says_so(call, tmp_path):
     assert out["epochs"] < 200
     assert "not improved" in out["stopped"]
     assert call("evaluate", tmp_path / "run").code == 0  # a run that stopped early is complete
+    assert bayesify.load(tmp_path / "run").history.stopped == out["stopped"]
+
+
+@pytest.mark.parametrize(("stopped", "told"), [("", 1), (TIME_OVER, 1), ("validation NLL has not improved", 0)])
+def test_longer_training_is_no_advice_after_early_stopping(stopped, told):
+    history = History([{"epoch": epoch, "loss": 1 - epoch / 50} for epoch in range(1, 40)], stopped)
+    trained = SimpleNamespace(method=SimpleNamespace(name="point", history=history), run="runs/mine")
+    assert len(_still_falling(trained)) == told
 
 
 def test_label_noise_swaps_training_labels_only(tmp_path):
@@ -417,3 +428,12 @@ def test_a_report_counts_the_members_of_an_ensemble(call, tmp_path):
     call("train", "--data", "moons", "--method", "ensemble", "--members", 2, "--epochs", 1, "--out", run)
     assert call("report", run).code == 0
     assert json.loads((run / "report.json").read_text("utf-8"))["subtitle"].endswith("; 2 draws")
+
+
+def test_the_acceptance_of_hmc_is_a_flag_and_its_warnings_name_flags(call, refused, tmp_path):
+    run = tmp_path / "run"
+    found = call("train", "--data", "moons", *TINY_HMC, "--target-accept", 0.3, "--out", run, "--json").json
+    assert config_of(run)["plan"]["target_accept"] == 0.3
+    assert "--target-accept 0.95" in " ".join(found["alerts"])
+    assert "_accept=" not in " ".join(found["alerts"])
+    refused(["train", "--data", "moons", *TINY_HMC, "--target-accept", 1.5], "target_accept must lie strictly between")

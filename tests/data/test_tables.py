@@ -332,3 +332,30 @@ def test_a_table_without_a_usable_column_says_why_each_is_left_out():
     rows = [{"review": f"guest {number} said so", "stars": ["good", "bad"][number % 2]} for number in range(40)]
     with pytest.raises(data.DataError, match=r"no column is left for the inputs; column 'review' has a different text"):
         data.from_table(rows, "stars")
+
+
+def test_a_column_of_numbers_that_cannot_be_squared_is_refused_by_its_name(tmp_path):
+    file = tmp_path / "large.csv"
+    for column, size in (("x", 1e300), ("y", 1e300), ("y", 1e38)):
+        rows = [{"x": n / 7, "y": n / 3 + 0.1} for n in range(30)]
+        file.write_text(csv([{**row, column: row[column] * size} for row in rows]))
+        with pytest.raises(data.DataError, match=rf"large.csv, column '{column}': numbers up to .* rescale it"):
+            data.from_table(file, "y")
+        file.write_text(csv([{**row, "x": row["x"] * 1e100, "y": row["y"] * 1e30} for row in rows]))
+        data.from_table(file, "y")
+
+
+def test_a_typo_in_a_target_of_numbers_is_named_by_its_line(tmp_path):
+    file = tmp_path / "typo.csv"
+    rows = [{"x": n, "y": n / 7 + 0.5} for n in range(120)]
+    file.write_text(csv([{**row, "y": "oops" if row["x"] == 5 else row["y"]} for row in rows]))
+    with pytest.raises(data.DataError, match=r"typo.csv, line 7, column 'y': expected a number, got 'oops'$"):
+        data.from_table(file, "y")
+    with pytest.raises(data.DataError, match="too many classes, 120 for 120 examples"):
+        data.from_table(file, "y", kind="classification")
+
+
+def test_a_date_is_no_target(tmp_path):
+    rows = [{"x": n / 7, "y": f"2020-{1 + n // 28:02d}-{1 + n % 28:02d}"} for n in range(120)]
+    with pytest.raises(data.DataError, match="column 'y': the target is a date, such as '2020-01-01': write it as a"):
+        data.from_table(rows, "y")

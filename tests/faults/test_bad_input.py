@@ -31,7 +31,7 @@ def method():
     "change, words",
     [
         (lambda x, y: (x.clone().fill_(math.nan), y), "NaN or infinite"),
-        (lambda x, y: (torch.cat((x[:-1], torch.full((1, 2), math.inf))), y), "2 values that are NaN or infinite"),
+        (lambda x, y: (torch.cat((x[:-1], torch.full((1, 2), math.inf))), y), "2 NaN or infinite values"),
         (lambda x, y: (x[:0], y[:0]), "empty"),
         (lambda x, y: (x, y[:-1]), "same number of examples, got 96 and 95"),
         (lambda x, y: (x[:, :1], y), "cannot take inputs of shape"),

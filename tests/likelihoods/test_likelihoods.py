@@ -405,7 +405,7 @@ def test_prepare_refuses_targets_in_one_line(likelihood, targets, message):
             Gaussian(),
             (6, 2),
             torch.zeros(6),
-            "Gaussian needs 1 outputs for these targets, the network gives 2",
+            "Gaussian needs 1 output for these targets, the network gives 2",
         ),
         (
             Gaussian("heteroscedastic"),
@@ -428,7 +428,7 @@ def test_prepare_refuses_targets_in_one_line(likelihood, targets, message):
         ),
         (Gaussian(scale=[1.0, 2.0]), (6,), torch.zeros(6), "scale must be a number or one per target, 1, got 2"),
         (Poisson(), (6, 2), torch.zeros(6, 3), "Poisson needs 3 outputs"),
-        (Bernoulli(), (6, 2), torch.zeros(6).long(), "Bernoulli needs 1 outputs"),
+        (Bernoulli(), (6, 2), torch.zeros(6).long(), "Bernoulli needs 1 output"),
     ],
 )
 def test_check_outputs_refuses_a_network_that_does_not_fit(likelihood, outputs, targets, message):

@@ -6,6 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bayesify as bf
+from bayesify.training.warnings import without_warnings
 
 A, B = torch.randn(40, 2, generator=torch.Generator().manual_seed(0)), torch.linspace(-1, 1, 80).view(40, 2)
 Y = (A[:, 0] > 0).long()
@@ -233,3 +234,46 @@ def test_batches_of_one_are_refused_where_the_network_cannot_train_on_them(data,
         bf.PointEstimate(normalised, "categorical").fit(data, progress=False, **settings)
     assert "Expected more than 1 value per channel" in str(caught.value.__cause__)
     bf.PointEstimate(nn.Linear(2, 2), "categorical").fit(data, epochs=1, progress=False, **settings)
+
+
+@pytest.mark.filterwarnings("ignore::bayesify.BayesifyWarning")
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("auto", [False, True])
+def test_columns_of_a_frame_go_by_their_names(library, auto, tmp_path):
+    frames = pytest.importorskip(library)
+    rows = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).double().numpy()
+    frame = frames.DataFrame({name: rows[:, number] for number, name in enumerate("abc")})
+    other, y = frame[["c", "a", "b"]], 2 * rows[:, 0] - rows[:, 2]
+    if auto:
+        method = bf.Auto(likelihood="gaussian").fit((frame, y), validation=(other, y), epochs=3, progress=False)
+    else:
+        network = bf.networks.mlp(3, 1, units=4)
+        method, again = (bf.Variational(network, "gaussian") for _ in range(2))
+        history = method.fit((frame, y), validation=(other, y), epochs=3, progress=False)
+        assert (
+            again.fit((rows, y), validation=(rows, y), epochs=3, progress=False)["validation_nll"]
+            == history["validation_nll"]
+        )
+        assert again.column_names is None
+        assert method.elbo((other, y)).value == method.elbo((rows, y)).value
+    method.save(tmp_path / "run")
+    expected = method.predict(rows).mean
+    for each in (method, bf.load(tmp_path / "run")):
+        assert torch.equal(each.predict(other).mean, expected)
+        assert torch.equal(next(each.predict_in_parts(other)).mean, expected)
+        assert torch.equal(each.draw(other, draws=2), each.draw(rows, draws=2))
+        assert bf.evaluate(each, (other, y)).nll == bf.evaluate(each, (rows, y)).nll
+        with pytest.raises(ValueError, match="column 'b' is missing from the inputs: give the columns of training"):
+            each.predict(frame[["a", "c"]])
+        with pytest.raises(ValueError, match="column 'd' is not among those trained on"):
+            each.predict(frames.DataFrame(dict.fromkeys("abcd", rows[:, 0])))
+
+
+def test_a_frame_without_names_goes_by_the_order_of_its_columns():
+    pd = pytest.importorskip("pandas")
+    rows = torch.randn(20, 2).numpy()
+    method = bf.PointEstimate(nn.Linear(2, 1), "gaussian")
+    with without_warnings():
+        method.fit((pd.DataFrame(rows), rows[:, 0]), epochs=1, progress=False)
+    assert method.column_names is None
+    assert torch.equal(method.predict(pd.DataFrame(rows)).mean, method.predict(rows).mean)

@@ -246,6 +246,27 @@ def test_the_cure_of_a_fit_with_a_time_limit_is_more_time():
     assert all("allow more time" in text for text in method.warnings.values())
 
 
+def test_after_early_stopping_the_cure_is_no_longer_training():
+    data = moons()
+    stopped = bf.PointEstimate(net(), "categorical")
+    stopped.deadline = 1e12  # there was time left
+    noise = (data[0], torch.randint(0, 2, (len(data[1]),)))
+    kinds = warned(stopped, data, epochs=400, learning_rate=0.002, validation=noise, patience=1, keep="best")
+    assert stopped.history.stopped_early
+    assert kinds
+    for text in stopped.warnings.values():
+        assert "more time" not in text
+        assert "train longer" not in text
+        assert "change the learning rate" in text
+
+
+def test_more_time_is_no_cure_of_a_training_that_was_not_shortened():
+    whole = bf.PointEstimate(net(), "categorical")
+    whole.deadline = 1e12
+    assert warned(whole, moons(), epochs=2000, learning_rate=1e-9) == {"no_better_than_constant"}
+    assert "more time" not in whole.warnings["no_better_than_constant"]
+
+
 def test_the_cure_of_a_loop_of_one_s_own_is_not_that_of_a_sampler():
     x, y = moons()
     point = bf.PointEstimate(net(), "categorical")
@@ -288,7 +309,7 @@ def test_labels_without_structure_are_told_to_be_checked_and_a_large_gap_is_over
     text = point.warnings["no_better_than_constant"]
     assert text.startswith("worse than a constant prediction: its NLL on validation data is")
     assert "; it overfitted (its NLL on training data is" in text
-    assert "--validation, --patience and --keep best" in text
+    assert "(validation=, patience= and keep='best')" in text
     assert "train longer" not in text
     assert "check the labels and the order of the rows" in text
     few = bf.PointEstimate(net(10, 2), "categorical")
@@ -311,3 +332,9 @@ def test_targets_that_are_all_the_same_are_not_compared_with_neighbours():
     x = torch.tensor(rng.normal(size=(60, 3)), dtype=torch.float32)
     assert warned(bf.PointEstimate(net(3, 1), "gaussian:learned"), (x, torch.ones(60)), epochs=30) == set()
     assert warned(bf.PointEstimate(net(3, 2), "categorical"), (x, torch.ones(60).long()), epochs=1) == set()
+
+
+def test_one_example_is_cured_by_another():
+    x, y = moons(8)
+    assert warned(bf.PointEstimate(net(), "categorical"), (x[:1], y[:1]), epochs=2) == {"single_example"}
+    assert "single_example" not in warned(bf.PointEstimate(net(), "categorical"), (x[:2], y[:2]), epochs=2)

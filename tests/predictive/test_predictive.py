@@ -310,7 +310,7 @@ def test_mistakes_are_named():
             numbers.quantile(level)
         with pytest.raises(ValueError, match="between 0 and 1"):
             numbers.interval(level)
-    assert repr(p) == "Predictive(classification, 1 draws, 1 inputs, Categorical())"
+    assert repr(p) == "Predictive(classification, 1 draw, 1 input, Categorical())"
     assert repr(copy.copy(p)) == repr(p)
 
 

@@ -273,6 +273,12 @@ def test_what_cannot_be_is_refused_in_one_line():
         Fleet([bf.Variational(net, "categorical", prior="pretrained:0.1") for _ in range(2)])
     with pytest.raises(ValueError, match="needs trained weights, this estimator starts with random ones"):
         BayesianClassifier(prior="pretrained:0.1").fit(np.eye(4), [0, 1, 0, 1])
+    for units in (None, 4):
+        with pytest.raises(ValueError, match=r"needs trained weights, this estimator .*bayesify.Auto\(net"):
+            BayesianClassifier("auto", prior="pretrained:0.1", units=units).fit(np.eye(4), [0, 1, 0, 1])
+    for prior in ("pretrained:0.1", {"*.bias": "normal:1", "*": Pretrained(0.1)}):
+        with pytest.raises(ValueError, match=r"pretrained:0.1 needs trained weights, the network that Auto makes"):
+            bf.Auto(likelihood="categorical", prior=prior)
 
 
 @pytest.fixture(scope="module")

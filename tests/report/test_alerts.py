@@ -75,6 +75,9 @@ def test_a_plain_network_has_no_posterior_to_be_stuck(blobs):
     method = bf.PointEstimate(bf.networks.mlp(2, 3, units=8), "categorical")
     kinds = {a.kind for a in alerts("Plain", method, np.linspace(2, 1, 20), [1.0, 1.0], method.predict(x), y)}
     assert "not_converged" in kinds
+    method.history.stopped = "validation NLL has not improved for 5 epochs"
+    kinds = {a.kind for a in alerts("Plain", method, np.linspace(2, 1, 20), [1.0, 1.0], method.predict(x), y)}
+    assert "not_converged" not in kinds
     assert not {"widths_stuck", "kl_frozen"} & kinds
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import (
 
 import bayesify as bf
 from bayesify.likelihoods import Categorical, Gaussian
-from bayesify.training.users_data import as_examples, as_inputs
+from bayesify.training.users_data import as_examples, as_inputs, for_scoring
 
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10) % 3
 
@@ -53,8 +53,8 @@ def test_numbers_take_the_networks_precision_and_integers_stay():
     [
         ((X, Y[:5]), "same number of examples, got 10 and 5"),
         ((X[:0], Y[:0]), "empty"),
-        ((X.clone().fill_(torch.nan), Y), "20 values that are NaN or infinite"),
-        ((torch.where(X > 18, torch.inf, X), Y), "1 values that are NaN or infinite"),
+        ((X.clone().fill_(torch.nan), Y), "20 NaN or infinite values"),
+        ((torch.where(X > 18, torch.inf, X), Y), "1 NaN or infinite value:"),
         (({"a": X, "b": X[:3]}, Y), "same number of examples"),
         ((np.array([["a", "b"]]), Y[:1]), "must be numbers"),
         ((torch.tensor(1.0), Y[:1]), "batch axis"),
@@ -139,6 +139,16 @@ def test_an_empty_dataset_and_a_strange_dataset_are_refused():
         read(Bad(0))
     with pytest.raises(ValueError, match="must be a pair"):
         read(Bad(3)).first()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_without_its_targets_is_no_data_set(library):
+    frame = pytest.importorskip(library).DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    for data, name in ((frame, "DataFrame"), (frame["a"], "Series")):
+        with pytest.raises(TypeError, match=rf"data must be a pair \(x, y\), a Dataset or a DataLoader, got {name}$"):
+            read(data)
+        with pytest.raises(TypeError, match=rf"data must be a pair \(x, y\), a Dataset or a DataLoader, got {name}$"):
+            for_scoring(data, Categorical(), torch.float32)
 
 
 def test_regression_targets_are_checked_too():

@@ -39,6 +39,7 @@ from bayesify.cli import (
     unknown,
 )
 from bayesify.cli.output import begin, explain, say
+from bayesify.cli.recipe_flags import in_flags
 from bayesify.errors import BayesifyWarning
 from bayesify.launch import is_first_process, process_name
 
@@ -111,7 +112,7 @@ def _show_in_one_line() -> None:
         line: str | None = None,
     ) -> None:
         if issubclass(category, BayesifyWarning):
-            say(f"before you trust it: {message}")
+            say(f"before you trust it: {in_flags(str(message))}")
         else:
             show_others(message, category, filename, lineno, file, line)
 

@@ -8,6 +8,7 @@ import typer
 
 from bayesify.cli.options import Json, complete_data, split_commas
 from bayesify.cli.output import emit
+from bayesify.errors import counted
 from bayesify.files import plain
 
 
@@ -63,7 +64,7 @@ def bandit(
     if as_json:
         emit(plain(found))
         return
-    played = f"{steps:,} decision{'' if steps == 1 else 's'}, {seeds} game{'' if seeds == 1 else 's'}"
+    played = f"{counted(steps, 'decision')}, {counted(seeds, 'game')}"
     print(f"{problem}: {played}, a random action costs {found['random_step']:.3g} a step")
     for name, one in found["agents"].items():
         print(f"{name:<24} {_said(one, named[0])}")

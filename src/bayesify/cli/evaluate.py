@@ -10,6 +10,7 @@ import typer
 
 from bayesify.cli.options import By, Draws, Json, MaxError, OtherData, OwnNetwork, Run, Seed, Unknown, say_unprepared
 from bayesify.cli.output import CommandError, emit, say, say_beginning
+from bayesify.cli.recipe_flags import in_flags
 from bayesify.files import plain
 from bayesify.workflows.recipe import DRAWS
 
@@ -125,7 +126,7 @@ def score_run(
     low = low_elbo(method)
     notices = [*examples.notices, *([] if low is None else [low])]
     beside = {"baselines": [model.to_dict() for model in models], "notices": notices}
-    beside["alerts"] = [alert for alert in alerts if alert is not None]
+    beside["alerts"] = [in_flags(alert) for alert in alerts if alert is not None]
     beside |= {"promises": promises} if promises else {}
     if loo:
         beside["loo"] = _leave_one_out(method, examples, run, draws, seed)

@@ -9,6 +9,7 @@ import typer
 
 from bayesify.cli.options import Json, MaxError, OwnNetwork, Run
 from bayesify.cli.output import CommandError, emit, say
+from bayesify.errors import counted
 
 FORMATS = ("onnx", "torch-export", "safetensors", "module", "adapter")
 
@@ -125,7 +126,7 @@ def export(
 
 
 def _draws(count: int) -> str:
-    return f", {count} draw{'' if count == 1 else 's'}" if count else ""
+    return f", {counted(count, 'draw')}" if count else ""
 
 
 def _read(path: Path) -> object:

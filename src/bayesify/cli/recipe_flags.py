@@ -6,6 +6,7 @@ Settings of every recipe are listed here; options of single methods are listed i
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import wraps
@@ -17,6 +18,10 @@ from bayesify.cli.options import complete_data, complete_method, complete_prior,
 from bayesify.methods.cards import CARDS, OPTIONS
 from bayesify.workflows.recipe import Recipe, owners_of
 
+# An argument of Python in a sentence: `epochs=20`, `keep='best'`, `samples=`, or a name that can be no other word.
+_ARGUMENT = re.compile(
+    r"(?<![\w.-])(?<!\w\()(?P<name>[a-z][a-z_]*)(?P<equals>=)?(?P<value>(?<==)(?:'[\w-]+'|[\w.+-]*\w))?(?![\w(=])"
+)
 DATA, NETWORK, MODEL, METHOD, TRAINING = "Data", "Network", "Model", "Method options", "Training"
 
 
@@ -213,6 +218,26 @@ _DEFAULTS = {
     "numeric": None,
     "withhold": None,
 }
+
+
+def in_flags(sentence: str) -> str:
+    """A sentence with the flags of the command line in place of the arguments of Python that it names.
+
+    Args:
+        sentence: such as `sample with more warm_up= and samples=, or target_accept=0.95`.
+
+    Returns:
+        `sample with more --warm-up and --samples, or --target-accept 0.95`.
+
+    """
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found["name"], (found["value"] or "").strip("'")
+        if name not in FLAGS or not (found["equals"] or "_" in name):
+            return found[0]
+        return f"--{name.replace('_', '-')}" + (f" {value}" if value else "")
+
+    return _ARGUMENT.sub(flag, sentence)
 
 
 def takes_recipe(*, without: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -11,7 +11,8 @@ import typer
 from bayesify.cli.engine_flags import PANEL, Address, EngineName, Jobs, PartOf, Threads, engine_of, unfinished_is_fine
 from bayesify.cli.options import Json, name_of, refuse_missing
 from bayesify.cli.output import FAILED, CommandError, emit, say_beginning
-from bayesify.cli.recipe_flags import given_flags, takes_recipe
+from bayesify.cli.recipe_flags import given_flags, in_flags, takes_recipe
+from bayesify.errors import counted
 from bayesify.workflows.recipe import Recipe, make_recipe, read_config_file
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def train(
     result = _result(trained)
     plan = trained.method.plan
     if extend and isinstance(plan, Plan) and plan.schedule != "constant":
-        result["schedule"] = f"{plan.schedule}, now spread over {plan.epochs} epochs"
+        result["schedule"] = f"{plan.schedule}, now spread over {counted(plan.epochs, 'epoch')}"
     if as_json:
         emit(result)
     else:
@@ -202,7 +203,7 @@ def _result(trained: Trained) -> dict[str, Any]:
         "seconds": round(sum(record["seconds"] for record in method.history.records), 3),
         **{name: last[name] for name in names if name in last},
         "stopped": method.history.stopped or None,
-        "alerts": list(method.warnings.values()),
+        "alerts": [in_flags(alert) for alert in method.warnings.values()],
     }
 
 
@@ -210,7 +211,8 @@ def _still_falling(trained: Trained) -> list[str]:
     """A note where a longer training may do better: no reason to distrust a fit whose predictions passed the checks."""
     from bayesify.training.warnings import not_converged
 
-    if trained.method.name == "hmc":  # its chains are judged by their predictions
+    # The chains of HMC are judged by their predictions; validation ended a training that stopped early.
+    if trained.method.name == "hmc" or trained.method.history.stopped_early:
         return []
     told = not_converged(trained.method.history["loss"])
     return [f"{told} (bayesify train --resume {trained.run} --extend EPOCHS)"] if told else []
@@ -218,15 +220,15 @@ def _still_falling(trained: Trained) -> list[str]:
 
 def _print(result: dict[str, Any]) -> None:
     examples = result["examples"]
-    validation = f", {examples['validation']} validation examples" if examples["validation"] else ""
-    print(f"{result['method']} on {result['data']}: {examples['train']} training examples{validation}")
+    validation = f", {counted(examples['validation'], 'validation example')}" if examples["validation"] else ""
+    print(f"{result['method']} on {result['data']}: {counted(examples['train'], 'training example')}{validation}")
     if result["chosen"] and not sys.stderr.isatty():  # a person has read it before training
         print(result["chosen"])
     if result["understood"]:
         print(result["understood"])
     for notice in result["notices"]:
         print(f"note: {notice}")
-    done = f"{result['steps']:,} iterations" if result["method"] == "hmc" else f"{result['epochs']} epochs"
+    done = counted(result["steps"], "iteration") if result["method"] == "hmc" else counted(result["epochs"], "epoch")
     print(f"{result['weights']:,} weights, {done} in {result['seconds']:.1f} s")
     if "schedule" in result:
         print(f"the schedule is {result['schedule']}")

@@ -14,7 +14,7 @@ from bayesify.data.columns import Column
 from bayesify.data.dates import FORMATS, date_format, read_date
 from bayesify.data.encoding import boolean
 from bayesify.data.errors import DataError
-from bayesify.data.rows import Rows, is_missing
+from bayesify.data.rows import Rows, check_size, is_missing
 from bayesify.data.targets import sorted_naturally
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ BUCKETS = 32
 # Fewer rows are too few to call unique values ids.
 _FEWEST_ROWS = 20
 _ALMOST_ALL = 0.95
+# The squares of larger numbers are infinite in double precision, in which inputs are scaled.
+_LARGEST = 1e150
 _ALMOST_ALL_DATES = 0.9
 _ID_NAME = re.compile(r"(?:^|.*[_\s.-])(?:id|uuid|guid|index|key|rowid)|(?:id|uuid|guid).*|.*[a-z](?:Id|ID)|unnamed: 0")
 _YEAR, _FORTNIGHT = 365 * 86400.0, 14 * 86400.0
@@ -157,6 +159,7 @@ class _ColumnFinder:
 
     def _number(self, numbers: Sequence[float], missing: Sequence[bool], *, kept: bool) -> Column | None:
         self._count(missing)
+        check_size(numbers, _LARGEST, f"{self.rows.what}, column {self.name!r}")
         if not any(missing) and len(numbers) >= _FEWEST_ROWS and len(set(numbers)) == 1:
             self.findings.constant.append(self.name)
         unique = (

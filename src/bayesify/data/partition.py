@@ -11,6 +11,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.data.errors import DataError
 from bayesify.data.splitting import split
+from bayesify.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ def fold_rows(
     if labels is not None and order is None and groups is None:
         fewest = int(labels.bincount()[labels.unique()].min())
         if fewest < folds:
-            raise DataError(f"the rarest class has {fewest} examples, too few for {folds} folds")
+            raise DataError(f"the rarest class has {counted(fewest, 'example')}, too few for {folds} folds")
     nothing = np.zeros((n, 1))
     if order is not None:
         in_order = order.argsort(stable=True).numpy()

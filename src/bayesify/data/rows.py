@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bayesify.data.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})
 # In a column of numbers or dates these words can mean nothing else; in a column of text they may be categories.
@@ -66,6 +66,13 @@ class Rows:
         if value is not None and not math.isfinite(value):
             raise DataError(f"{self.where(row, column)}: expected a finite number, got {cell!r}")
         return value
+
+
+def check_size(numbers: Iterable[float], largest: float, what: str) -> None:
+    """Refuse numbers so large that their squares, or they themselves, are infinite where they are computed with."""
+    size = max(map(abs, numbers), default=0.0)
+    if size > largest:
+        raise DataError(f"{what}: numbers up to {size:.3g} are too large to compute with: rescale it, to about 1")
 
 
 def is_missing(cell: str, *, words: bool = False) -> bool:

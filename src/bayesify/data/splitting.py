@@ -12,6 +12,7 @@ from torch import Tensor
 from bayesify import noise
 from bayesify.data.errors import DataError, unknown_name
 from bayesify.data.rows import as_number
+from bayesify.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -166,7 +167,7 @@ def _sizes(n: int, parts: Sequence[float]) -> list[int]:
     ends = [round(n * min(math.fsum(listed[: last + 1]), 1.0)) for last in range(len(listed))]
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     if 0 in sizes:
-        raise DataError(f"shares {listed} of {n} examples leave a part empty")
+        raise DataError(f"shares {listed} of {counted(n, 'example')} leave a part empty")
     return sizes
 
 

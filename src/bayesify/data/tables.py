@@ -20,7 +20,7 @@ from bayesify.data.formats import read_rows
 from bayesify.data.frames import is_frame
 from bayesify.data.rows import Rows, as_number, is_missing
 from bayesify.data.targets import Targets, read_targets
-from bayesify.errors import BayesifyWarning
+from bayesify.errors import BayesifyWarning, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ def from_table(
     if twins := same_but_for_capitals(targets.class_names):
         notices.append(f"the target has the classes {twins[0]!r} and {twins[1]!r}: write them alike if they are one")
     if len(rows.cells) < 4:
-        raise DataError(f"{rows.what}: {len(rows.cells)} rows; training and testing need at least 4")
+        raise DataError(f"{rows.what}: {counted(len(rows.cells), 'row')}; training and testing need at least 4")
     x, y = encode(rows, positions, columns).raw, targets.y
     parts: float | tuple[Tensor, Tensor] | None = None if own_test else test  # type: ignore[assignment]
     if own_test:
@@ -484,7 +484,7 @@ def _training_columns(
     names = ", ".join(column.name for column in columns)
     raise DataError(
         f"{rows.what}: expected a header with the training columns, or exactly {len(columns)} columns: "
-        f"{names}; got {len(rows.names)} columns"
+        f"{names}; got {counted(len(rows.names), 'column')}"
     )
 
 

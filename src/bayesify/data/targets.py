@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bayesify.data.dates import FORMATS, read_date
 from bayesify.data.errors import DataError, check_one_of
+from bayesify.data.rows import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from bayesify.data.dataset import Kind
 
 MOST_CLASSES = 20
+# Larger numbers are infinite in single precision, in which networks predict.
+_LARGEST = 1e37
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,29 @@ def read_targets(
             if number is None:
                 raise DataError(f"{where(position)}: the target of a regression must be a number, got {cell!r}")
             values.append(number)
+        check_size(values, _LARGEST, what)
         return Targets("regression", torch.tensor(values, dtype=torch.float64))
     names = _names(cells, numbers)
     ordered = sorted_naturally(set(names))
     if len(ordered) == 1:
         raise DataError(f"{what}: every example has the class {ordered[0]!r}; classification needs two or more")
     if len(ordered) > max(MOST_CLASSES, len(names) / 2):
+        if kind is None:
+            _refuse_few_texts(cells, numbers, where, what)
         raise DataError(f"{what}: too many classes, {len(ordered)} for {len(names)} examples; is this the target?")
     number_of = {name: number for number, name in enumerate(ordered)}
     return Targets("classification", torch.tensor([number_of[name] for name in names]), tuple(ordered))
+
+
+def _refuse_few_texts(
+    cells: Sequence[str], numbers: Sequence[float | None], where: Callable[[int], str], what: str
+) -> None:
+    """Name the cell where most cells are numbers, and say what dates can be, where all cells are dates."""
+    texts = [position for position, number in enumerate(numbers) if number is None]
+    if 0 < len(texts) < len(cells) / 2:
+        raise DataError(f"{where(texts[0])}: expected a number, got {cells[texts[0]]!r}")
+    if len(texts) == len(cells) and any(all(read_date(cell, how) is not None for cell in cells) for how in FORMATS):
+        raise DataError(f"{what}: the target is a date, such as {cells[0]!r}: write it as a number, such as days")
 
 
 def sorted_naturally(names: Iterable[str]) -> list[str]:

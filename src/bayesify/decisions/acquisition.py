@@ -138,7 +138,7 @@ def choose_from(
         5
 
     """
-    at_least("n", n, 1)
+    n = at_least("n", n, 1)
     _check_name(predictive, by)
     if targets is not None and by != "epig":
         raise ValueError(f"targets are for epig, got by={by!r}: leave them out")
@@ -283,7 +283,7 @@ def batchbald(draw_probs: Tensor, n: int, *, allowed: Tensor | None = None, seed
 
     """
     _check_one_label(draw_probs, "batchbald")
-    at_least("n", n, 1)
+    n = at_least("n", n, 1)
     left = draw_probs.shape[1] if allowed is None else int(allowed.sum())
     if n > left:
         raise ValueError(f"n must be at most the inputs that may be chosen, {left}, got {n}")

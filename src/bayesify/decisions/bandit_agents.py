@@ -85,7 +85,7 @@ def play_bandit(
         (torch.Size([200]), True)
 
     """
-    at_least("first_by_chance", first_by_chance, 0)
+    first_by_chance = at_least("first_by_chance", first_by_chance, 0)
     if not all(hasattr(bandit, name) for name in ("acts", "steps", "total_regret")):
         raise TypeError(
             f"play_bandit takes a ContextualBandit, got {type(bandit).__name__}: give the bandit that as_gymnasium took"
@@ -309,7 +309,7 @@ class LogisticAgent(_ByRule):
         super().__init__(acts, features, by, spread, epsilon, seed)
         if not prior > 0:
             raise ValueError(f"prior must be above 0, got {prior}")
-        at_least("refit_every", refit_every, 1)
+        refit_every = at_least("refit_every", refit_every, 1)
         self.models = [_Logistic(features + 1, prior, refit_every) for _ in range(acts)]
 
     def act(self, context: Floats) -> int:

@@ -246,8 +246,8 @@ def play(
         (torch.Size([40]), torch.Size([40]))
 
     """
-    at_least("steps", steps, 1)
-    at_least("first_by_chance", first_by_chance, 0)
+    steps = at_least("steps", steps, 1)
+    first_by_chance = at_least("first_by_chance", first_by_chance, 0)
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon must be from 0 to 1, got {epsilon}")
     first = bandit.inputs(bandit.context(0))

@@ -283,7 +283,7 @@ def conformal(
         raise ValueError(f"penalty must be a finite number of at least 0, got {penalty!r}")
     if kind == "jackknife+" and alpha >= 0.5:
         raise ValueError(f"jackknife+ guarantees 1 - 2 alpha, so alpha must be below 0.5, got {alpha:g}")
-    at_least("rank", rank, 0)
+    rank = at_least("rank", rank, 0)
     held_out = read(bnn, data, draws, seed, "draws")
     needed = conformal_scores.examples_needed(alpha)
     if len(held_out.y) < needed:

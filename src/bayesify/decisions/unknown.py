@@ -103,7 +103,7 @@ class UnknownInputs:
         self.bnn, self.by, self.draws, self.seed = bnn, by, at_least("draws", draws, 1), whole_number("seed", seed)
         self.coverage, self.neighbours = coverage, at_least("neighbours", neighbours, 1)
         self._tensors: dict[str, Tensor] = {}
-        x = as_inputs(x, bnn.network.dtype)
+        x = as_inputs(x, bnn.network.dtype, columns=bnn.column_names)
         bnn.predict(take(x, slice(1)), draws=1)  # refuses inputs that the network does not take
         small = isinstance(x, Tensor) and x.is_floating_point() and x[0].numel() <= _SMALL
         self.layer = ("input" if small else "last") if layer is None else layer
@@ -131,7 +131,7 @@ class UnknownInputs:
 
         """
         if self.by in OF_FEATURES:
-            features = self._features(as_inputs(x, self.bnn.network.dtype))
+            features = self._features(as_inputs(x, self.bnn.network.dtype, columns=self.bnn.column_names))
             self._check_features(features)
             return self._distances(features) if self.by == "knn" else self._mahalanobis(features)
         parts = self.bnn.predict_in_parts(x, draws=self.draws, seed=self.seed)

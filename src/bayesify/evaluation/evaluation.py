@@ -98,7 +98,7 @@ def evaluate(
             "score(bnn.predict(x)['class'], y['class']) of bayesify.evaluation"
         )
     settings: dict[str, Any] = {"draws": draws, "seed": seed, "by": by}
-    batches = batches_for_scoring(data, method.likelihood, method.network.dtype)
+    batches = batches_for_scoring(data, method.likelihood, method.network.dtype, method.column_names)
     if alike(batches):
         x, y = join(batches)
         predictive = _predict(method, x, y, settings)
@@ -122,7 +122,7 @@ def _predict(method: Method, x: Any, y: Tensor | None, settings: dict[str, Any])
 
 def read_targets(method: Method, data: Any) -> tuple[Any, Tensor]:
     """Inputs and targets of a whole data set, in order."""
-    return join(batches_for_scoring(data, method.likelihood, method.network.dtype))
+    return join(batches_for_scoring(data, method.likelihood, method.network.dtype, method.column_names))
 
 
 def _padded_labels(method: Method, parts: list[Tensor]) -> Tensor:

@@ -59,6 +59,20 @@ def by_name(x: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: x[name] for name in names}
 
 
+def check_columns(names: Sequence[str], trained_on: Sequence[str]) -> None:
+    """Raise where the columns of a table are not those of training, in any order."""
+    wrong = [
+        f"{'column' if len(group) == 1 else 'columns'} {listed(group)} {'is' if len(group) == 1 else 'are'} {what}"
+        for group, what in (
+            ([name for name in trained_on if name not in names], "missing from the inputs"),
+            ([name for name in names if name not in trained_on], "not among those trained on"),
+        )
+        if group
+    ]
+    if wrong:
+        raise InterfaceError(f"{', '.join(wrong)}: give the columns of training, or an array in their order")
+
+
 def listed(names: Iterable[Any]) -> str:
     """Names as words of a sentence: 'a', 'b' and 'c'."""
     *most, last = [repr(name) for name in names] or ["nothing"]

@@ -42,9 +42,9 @@ def make_engine(
 
     """
     choose("engine", name, ENGINES)
-    at_least("jobs", jobs, 1)
+    jobs = at_least("jobs", jobs, 1)
     if threads is not None:
-        at_least("threads", threads, 1)
+        threads = at_least("threads", threads, 1)
     part_of = (1, 1) if share is None else read_share(share)
     if name == "ray":
         if jobs != 1:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from bayesify.errors import counted
 from bayesify.likelihoods.classification import Classification
 from bayesify.likelihoods.shapes import check_rows, real, shape_text, target_tensor, without_ones
 
@@ -128,7 +129,7 @@ class Labels(Classification):
         size, needed = outputs.shape[axis], self.width(targets)
         exact = self.classes is not None or targets.is_floating_point()
         if size < needed or (exact and size != needed) or size % self.parameters_per_class:
-            problem = f"needs {needed} outputs for these targets, the network gives {size}"
+            problem = f"needs {counted(needed, 'output')} for these targets, the network gives {size}"
             raise ValueError(f"{type(self).__name__} {problem}")
         dims, labelled = outputs.movedim(axis, -1).shape[1:-1], _positions(targets)
         if without_ones(dims) != without_ones(labelled):

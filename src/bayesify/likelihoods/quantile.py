@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bayesify.errors import counted
 from bayesify.likelihoods.scaled import PerTarget, Scaled
 from bayesify.likelihoods.shapes import aligned, one_number, real
 
@@ -232,7 +233,7 @@ class Quantile(Scaled):
         outputs = real(outputs)
         size = self.parameters_per_target
         if outputs.ndim < 3 or outputs.shape[2] % size:
-            raise ValueError(f"Quantile needs {size} outputs per target, got {list(outputs.shape[2:])}")
+            raise ValueError(f"Quantile needs {counted(size, 'output')} per target, got {list(outputs.shape[2:])}")
         pieces = outputs.chunk(size, 2)
         location, scale = (self._per_target_values(name, pieces[0]) for name in ("location", "scale"))
         return location, scale, torch.stack(pieces, -1) + self._starts.to(outputs.dtype)

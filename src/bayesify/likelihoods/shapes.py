@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayesify.errors import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -58,8 +60,10 @@ def check_rows(outputs: Tensor, targets: Tensor) -> None:
     if not outputs.is_floating_point():
         raise ValueError(f"the network must return floating numbers, got {outputs.dtype}")
     if outputs.ndim == 0 or len(outputs) != len(targets):
-        rows = "a single number" if outputs.ndim == 0 else f"{len(outputs)} rows"
-        raise ValueError(f"the network must return one row per example, got {rows} for {len(targets)} examples")
+        rows = "a single number" if outputs.ndim == 0 else counted(len(outputs), "row")
+        raise ValueError(
+            f"the network must return one row per example, got {rows} for {counted(len(targets), 'example')}"
+        )
 
 
 def check_dims(likelihood: Likelihood, outputs: Tensor, targets: Tensor, parameters: int) -> None:
@@ -67,7 +71,7 @@ def check_dims(likelihood: Likelihood, outputs: Tensor, targets: Tensor, paramet
     needed, dims = list(targets.shape[1:]) or [1], list(outputs.shape[1:]) or [1]
     needed[0] *= parameters
     if len(needed) == len(dims) == 1 and needed != dims:
-        problem = f"needs {needed[0]} outputs for these targets, the network gives {dims[0]}"
+        problem = f"needs {counted(needed[0], 'output')} for these targets, the network gives {dims[0]}"
         raise ValueError(f"{type(likelihood).__name__} {problem}")
     if without_ones(needed) != without_ones(dims) or (parameters > 1 and needed[0] != dims[0]):
         problem = f"needs {shape_text(needed)} for these targets, the network gives {shape_text(dims)}"

@@ -21,12 +21,13 @@ from bayesify.methods.baselines import nearest_neighbours, prior_log_prob
 from bayesify.methods.defaults import default_settings
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.residuals import errors_judged
-from bayesify.methods.usual_plan import usual_plan
+from bayesify.methods.usual_plan import usual_epochs, usual_plan
 from bayesify.priors import WeightPrior
 from bayesify.training.batches import Batch, Examples, TensorExamples
 from bayesify.training.kl import KL
 from bayesify.training.loop import CUSTOM, Plan
 from bayesify.training.warnings import (
+    ANOTHER_RATE,
     CURE,
     WIDER_PRIOR,
     blew_up,
@@ -182,9 +183,11 @@ def low_elbo(method: Fitting) -> str | None:
 
 def _cure(method: Fitting, examples: Examples) -> str:
     """What to do about a fit that has not learned enough, in the settings that the method has."""
-    if method.deadline is not None:
-        return "allow more time"
-    plan = method.plan
+    plan, early = method.plan, method.history.stopped_early
+    if method.deadline is not None and not early:
+        shortened = not isinstance(plan, Plan) or plan.epochs < usual_epochs(method, examples, plan.batch_size)
+        if shortened or method.history.stopped:
+            return "allow more time"
     if plan is None:  # a loop of the user's own, whose settings are not known
         return CURE
     if not isinstance(plan, Plan):
@@ -195,7 +198,7 @@ def _cure(method: Fitting, examples: Examples) -> str:
     if isinstance(method.prior, WeightPrior) and method.prior.pretrained:
         return f"{WIDER_PRIOR}, or {CURE}"
     default = _default_rate(method, plan, examples)
-    return CURE if default is None else cure_of_rate(plan.learning_rate, default) or CURE
+    return (default and cure_of_rate(plan.learning_rate, default)) or (ANOTHER_RATE if early else CURE)
 
 
 def _default_rate(method: Fitting, plan: Plan, examples: Examples) -> float | None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from bayesify.errors import nearest
+from bayesify.errors import nearest, plain_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +38,24 @@ OTHER_NAMES = {
 }
 
 
+def takes_plain_numbers(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function whose arguments may be numbers of NumPy: it is called with Python numbers.
+
+    Args:
+        function: the function to decorate.
+
+    Returns:
+        The same function, which needs no checks of the types of NumPy.
+
+    """
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*map(plain_number, args), **{name: plain_number(value) for name, value in kwargs.items()})
+
+    return called
+
+
 def explained_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a `fit` that takes its data as one argument and settings by name.
 
@@ -50,6 +68,7 @@ def explained_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """
     parameters = inspect.signature(function).parameters
     named = [name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY]
+    plain = takes_plain_numbers(function)
     open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
     @functools.wraps(function)
@@ -65,6 +84,6 @@ def explained_arguments(function: Callable[P, R]) -> Callable[P, R]:
             if name not in parameters and (not open_ended or meant in parameters):
                 known = f"; use {meant}=" if meant in parameters else nearest(name, named)
                 raise TypeError(f"fit has no argument {name!r}{known}")
-        return function(*args, **kwargs)
+        return plain(*args, **kwargs)
 
     return called

@@ -39,7 +39,7 @@ def tree_of(
 
     """
     arviz = arviz_data()
-    at_least("draws", draws, 1)
+    draws = at_least("draws", draws, 1)
     method._check_finished()  # noqa: SLF001 -- the same package
     method._check_ready()  # noqa: SLF001
     numbers = draw_numbers(method, draws)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from bayesify.errors import counted
 from bayesify.methods.cards import CARDS
 from bayesify.methods.defaults import FEW_INPUTS, prior_for_tables
 
@@ -263,7 +264,7 @@ TABLE: tuple[Row, ...] = (
 )
 
 
-# For settings that no row of the table takes: the network that tables have with a named method.
+# For settings that no row for tables takes: the network that tables have with a named method.
 _BY_SETTINGS = Row("by its settings", "", "", "", "", network={"units": (50,), "activation": "relu"}, noise="learned")
 
 
@@ -376,7 +377,7 @@ def describe(problem: Problem) -> str:
     """A problem in a few words, for the sentence that explains a choice."""
     network = "" if problem.weights is None else f" and {problem.weights:,} weights"
     allowed = "" if problem.time is None else f" in {problem.time:g} s"
-    return f"{problem.rows:,} examples of {problem.inputs:,} inputs{network}{allowed}"
+    return f"{counted(problem.rows, 'example')} of {counted(problem.inputs, 'input')}{network}{allowed}"
 
 
 def weights_of(problem: Problem, row: Row) -> int:
@@ -463,7 +464,7 @@ def _chosen(row: Row, problem: Problem) -> Choice:
     if row.steps is not None:
         epochs = -(-row.steps * int(row.settings["batch_size"]) // problem.rows)
         settings["epochs"] = max(FEWEST_EPOCHS, min(MOST_EPOCHS, epochs))
-    network = dict(row.network) if problem.weights is None else {}
+    network = dict(row.network or _BY_SETTINGS.network) if problem.weights is None else {}
     noise = row.noise if problem.kind == "regression" else None
     holdout = row.holdout if problem.in_memory else 0.0
     title = CARDS[row.method].title

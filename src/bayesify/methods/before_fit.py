@@ -1,7 +1,7 @@
-"""Warnings before training: a network that ends in a softmax or sigmoid, and targets far from unit scale.
+"""Warnings before training: a network that ends in a softmax or sigmoid, targets far from unit scale, one example.
 
-Neither is an error, since training runs and returns numbers. Both make a fit much worse than it could be, and both have
-a cure of one line.
+None is an error, since training runs and returns numbers. Each makes a fit much worse than it could be, and each has a
+cure of one line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from bayesify.functional.inputs import count
 from bayesify.likelihoods import Bernoulli, LogNormal
 from bayesify.training.batches import take, to_device
-from bayesify.training.warnings import ends_in, targets_unscaled
+from bayesify.training.warnings import ends_in, single_example, targets_unscaled
 
 if TYPE_CHECKING:
     from bayesify.methods.fitting import Fitting
@@ -25,19 +25,21 @@ _FACTORS = (1.0, -1.0, 7.0)
 _ROUNDING = 1e-3
 
 
-def look_at(method: Fitting, x: Any, y: Tensor) -> dict[str, str]:
+def look_at(method: Fitting, x: Any, y: Tensor, examples: int) -> dict[str, str]:
     """Warnings about a network and its training data, before training.
 
     Args:
         method: the method, whose network takes the data.
         x: inputs of a first batch.
         y: targets, all of them where they are in memory.
+        examples: how many there are.
 
     Returns:
         Sentences by kind; empty where there is nothing to warn about.
 
     """
     found = {"ends_in_probabilities": _ends_in(method, x), "targets_unscaled": _scale_of(method, y)}
+    found["single_example"] = single_example(examples)
     return {kind: text for kind, text in found.items() if text is not None}
 
 

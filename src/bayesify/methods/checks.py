@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from bayesify.errors import BayesifyWarning, first_line
+from bayesify.errors import BayesifyWarning, counted, first_line
 from bayesify.functional import look_ups
 from bayesify.functional.inputs import InterfaceError, check_names, count, listed
 from bayesify.functional.precision import decided
 from bayesify.functional.trace_recorders import EscapedWeightsError
 from bayesify.likelihoods import Gaussian, Likelihood
 from bayesify.likelihoods.noise_prior import NoisePrior
-from bayesify.priors import Flat, Hyperprior, Learned, Normal, WeightPrior
+from bayesify.priors import Flat, Hyperprior, Learned, Normal, Pretrained, Prior, WeightPrior
+from bayesify.priors.assignment import read_patterns
 from bayesify.training.batches import Examples, take, to_device
 from bayesify.training.users_data import LoaderExamples
 
@@ -61,6 +62,22 @@ def check_classes(network: Any, prior: Any) -> None:
         ) from None
     except ValueError:  # a class without a signature
         return
+
+
+def check_trained_weights(prior: Prior | str | Mapping[str, Prior | str] | None, who: str, cure: str) -> None:
+    """Refuse a prior around trained weights where a network starts with random ones.
+
+    Args:
+        prior: as the user gave it.
+        who: starts with random weights, such as `this estimator`.
+        cure: what to do.
+
+    """
+    if prior is None or (isinstance(prior, str) and Pretrained.name not in prior):
+        return
+    found = next((one for one in read_patterns(prior).values() if isinstance(one, Pretrained)), None)
+    if found is not None:
+        raise ValueError(f"the prior {found.text} needs trained weights, {who} starts with random ones: {cure}")
 
 
 def check_noise(method: str, kind: str | None, likelihood: Likelihood) -> None:
@@ -137,8 +154,8 @@ def try_network(network: Network, x: Any) -> Tensor:
         output = network.call(network.unflatten(network.initial), first)[0]
     if output.dim() == 0 or output.shape[0] != count(first):
         raise ValueError(
-            f"the network gives shape {tuple(output.shape)} for {count(first)} examples: the first axis must be the "
-            "batch"
+            f"the network gives shape {tuple(output.shape)} for {counted(count(first), 'example')}: "
+            "the first axis must be the batch"
         )
     return output
 

@@ -91,7 +91,7 @@ class Ensemble(Method):
         bootstrap: bool = False,
         seed: int = 0,
     ) -> None:
-        at_least("members", members, 1)
+        members = at_least("members", members, 1)
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         self.members = members
         self.bootstrap = bootstrap

@@ -498,7 +498,7 @@ class Fitting(Shardable):
             20
 
         """
-        at_least("n_data", n_data, 1)
+        n_data = at_least("n_data", n_data, 1)
         if learning_rate is None and self.rate_of_loops:
             raise ValueError(f"loop_optimizer needs learning_rate=: {self.rate_of_loops}")
         rate, weighting = 1e-3 if learning_rate is None else learning_rate, KL.parse(kl)
@@ -578,11 +578,13 @@ class Fitting(Shardable):
                 raise ValueError(f"cannot use device {str(device)!r}: {first_line(problem)}") from None
         where = next(self.parameters()).device
         examples = as_examples(data, self.likelihood, self.network.dtype, n_data).to(where)
+        self.column_names = getattr(examples, "columns", None)
         if self.likelihood.adapts:
             self.likelihood.adapt_to(all_targets(examples))
         checks = None
         if validation is not None:
-            checks = for_scoring(validation, self.likelihood, self.network.dtype).to(where)
+            columns = self.column_names
+            checks = for_scoring(validation, self.likelihood, self.network.dtype, "validation", columns).to(where)
         self.input_names = None
         found: dict[str, str] = {}
         for part in (examples, checks):
@@ -621,7 +623,7 @@ class Fitting(Shardable):
             every, y = examples.x, examples.y
         self._tried = {}
         self._check_batch(every, y)
-        self._before_fit = look_at(self, x, y)
+        self._before_fit = look_at(self, x, y, examples.n_data)
         if not isinstance(examples, TensorExamples):
             examples.check = self._check_batch
         self.input_shapes = shapes_of(x)

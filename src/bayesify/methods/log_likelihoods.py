@@ -64,8 +64,8 @@ def log_likelihoods(method: Method, data: Any, draws: int = 1000, seed: int = 0)
         MemoryError: one number for each draw and example does not fit in memory.
 
     """
-    at_least("draws", draws, 1)
-    x, y = join(batches_for_scoring(data, method.likelihood, method.network.dtype))
+    draws = at_least("draws", draws, 1)
+    x, y = join(batches_for_scoring(data, method.likelihood, method.network.dtype, method.column_names))
     numbers = draw_numbers(method, draws)
     seed = seed if method.numbers_by_chain() is None else 0
     _check_memory(numbers.numel(), len(y))

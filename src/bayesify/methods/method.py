@@ -19,6 +19,7 @@ from bayesify.functional import initialisation
 from bayesify.functional.network import Network
 from bayesify.likelihoods import Likelihood
 from bayesify.methods import saving
+from bayesify.methods.arguments import takes_plain_numbers
 from bayesify.methods.checks import check_classes, check_likelihood, check_noise, check_prior
 from bayesify.methods.fitting import Fitting
 from bayesify.methods.readiness import collected, untrained
@@ -71,6 +72,12 @@ class Method(Fitting):
     # What it does with a noise that has a prior: `random` like a weight, `learned` at its mode, or refused (None).
     noise_kind: ClassVar[str | None] = None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Let every constructor take numbers of NumPy: settings are kept as JSON values."""
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            cls.__init__ = takes_plain_numbers(cls.__init__)  # type: ignore[method-assign]
+
     def __init__(
         self,
         network: NetworkLike,
@@ -83,7 +90,7 @@ class Method(Fitting):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        whole_number("seed", seed)
+        seed = whole_number("seed", seed)
         check_classes(network, prior)
         if isinstance(likelihood, Mapping):
             likelihood = likelihoods.Several(likelihood)
@@ -115,6 +122,8 @@ class Method(Fitting):
         self.guarantees: dict[str, Any] = {}
         self.input_shapes: list[list[int]] | None = None
         self.input_names: list[str] | None = None
+        # The columns of the data frame that it was trained on, in their order.
+        self.column_names: list[str] | None = None
         self._passes = 0
         self._tried = {}
         # Whether it was said that the method is untrained.

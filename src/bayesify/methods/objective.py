@@ -233,8 +233,8 @@ class Learning(Prediction):
             True
 
         """
-        at_least("n_data", n_data, 1)
-        at_least("step", step, 0)
+        n_data = at_least("n_data", n_data, 1)
+        step = at_least("step", step, 0)
         device = next(self.parameters()).device
         x = to_device(as_inputs(x, self.network.dtype), device)
         y = self.likelihood.prepare(y).to(device)

@@ -178,7 +178,7 @@ def predicted_together(
     with joined(method.network.device, wanted=wanted) as group:
         if group is None:
             return predict(x)
-        x = as_inputs(x, method.network.dtype)
+        x = as_inputs(x, method.network.dtype, columns=method.column_names)
         tensors = [
             *pytree.tree_leaves(x),
             *(value for value in method.state_dict().values() if isinstance(value, Tensor)),

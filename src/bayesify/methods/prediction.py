@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from bayesify import noise, parallel
-from bayesify.errors import at_least, choose
+from bayesify.errors import at_least, choose, whole_number
 from bayesify.functional.inputs import by_name, count
 from bayesify.functional.network import LOOP_FROM_WEIGHTS, Network
 from bayesify.functional.precision import PRECISIONS, decided, passes_in
@@ -81,6 +81,7 @@ class Prediction(nn.Module, ABC):
     notes: dict[str, Any]
     input_shapes: list[list[int]] | None
     input_names: list[str] | None
+    column_names: list[str] | None
     recalibration: Recalibration | None
     # The run folder that `bayesify.load` read, if its inputs have to be prepared, until the first prediction.
     prepared_by: Path | None = None
@@ -178,12 +179,12 @@ class Prediction(nn.Module, ABC):
             True
 
         """
-        numbers = self._numbers(draws, by, precision)
+        numbers, seed = self._numbers(draws, by, precision), whole_number("seed", seed)
         if by != "mean":
             self._check_ready()
         x = gathered(x, len(self.input_shapes or [()]))
         if max_memory is not None:
-            at_least("max_memory", max_memory, 1)
+            max_memory = at_least("max_memory", max_memory, 1)
 
         def evaluate(rows: Any) -> Tensor:
             if by == "moments":
@@ -249,7 +250,7 @@ class Prediction(nn.Module, ABC):
 
         """
         numbers = self._numbers(draws, by, precision)
-        at_least("max_memory", max_memory, 1)
+        max_memory = at_least("max_memory", max_memory, 1)
         x = gathered(x, len(self.input_shapes or [()]))
         x, widest, batch_size = self._looked_at(x, batch_size)
         total = count(x)
@@ -272,7 +273,7 @@ class Prediction(nn.Module, ABC):
 
     def _numbers(self, draws: int, by: str, precision: str) -> range:
         """The numbers of the draws that a prediction keeps, after a check of its settings."""
-        at_least("draws", draws, 1)
+        draws = at_least("draws", draws, 1)
         choose("by", by, ("draws", "mean", "moments"))
         if by != "mean":
             self._check_finished()
@@ -322,7 +323,7 @@ class Prediction(nn.Module, ABC):
             torch.Size([10, 4, 3])
 
         """
-        at_least("draws", draws, 1)
+        draws, seed = at_least("draws", draws, 1), whole_number("seed", seed)
         self._check_finished()
         self._check_ready()
         return self._outputs(x, range(min(draws, self.held or draws)), seed, "draws", batch_size)
@@ -436,7 +437,7 @@ class Prediction(nn.Module, ABC):
         if self.prepared_by is not None:
             warn_of_raw_inputs(self.prepared_by)
             self.prepared_by = None
-        x = self._by_name(as_inputs(x, self.network.dtype))
+        x = self._by_name(as_inputs(x, self.network.dtype, columns=self.column_names))
         if self.input_shapes is None or not same_kind(x, self.input_shapes):
             self._try(x)
         return x, self.network.traced(few(self.network, x)).widest, batch_size

@@ -124,8 +124,8 @@ def load(
         ) from None
     method.notes = config.get("data") or {}
     method.input_shapes = config.get("input_shapes")
-    method.input_names = config.get("input_names")
-    method.history = History(runs.read_history(folder), method=method.name)
+    method.input_names, method.column_names = config.get("input_names"), config.get("column_names")
+    method.history = History(runs.read_history(folder), config.get("stopped") or "", method.name)
     method.seed = method.plan.seed if method.plan else config.get("seed", 0)
     method.start = config.get("start", method.start)
     method.complete = config.get("complete", True)
@@ -229,6 +229,7 @@ def describe(method: Method) -> dict[str, Any]:
         "complete": method.complete,
         "input_shapes": method.input_shapes,
         "input_names": method.input_names,
+        "column_names": method.column_names,
         "data": method.notes or None,
         "plan": None if method.plan is None else asdict(method.plan),
         "versions": runs.versions(),
@@ -237,6 +238,7 @@ def describe(method: Method) -> dict[str, Any]:
         "warnings": method.warnings,
         "checked": None if method.checked is None else method.checked.to_dict(),
         "chosen": method.chosen,
+        "stopped": method.history.stopped or None,
         "elbo": None if method.final_elbo is None else method.final_elbo.to_dict(),
     }
 

@@ -36,7 +36,7 @@ def bounds(method: Method, slices: int) -> list[range]:
         ValueError: the method cannot be cut.
 
     """
-    at_least("slices", slices, 1)
+    slices = at_least("slices", slices, 1)
     if method.name == Ensemble.name and isinstance(method, Ensemble):
         if any(True for _ in method.likelihood.parameters()):
             raise ValueError(
@@ -86,6 +86,7 @@ def join(whole: Method, slices: Sequence[Method]) -> None:
     first = slices[0]
     whole.plan, whole.seed = first.plan, first.seed
     whole.input_shapes, whole.input_names = first.input_shapes, first.input_names
+    whole.column_names = first.column_names
     whole.history = _history(whole, slices)
 
 

@@ -106,10 +106,10 @@ class SWAG(PointEstimate):
         start: str = "given",
         seed: int = 0,
     ) -> None:
-        at_least("rank", rank, 2)
-        at_least("held_draws", held_draws, 1)
+        rank = at_least("rank", rank, 2)
+        held_draws = at_least("held_draws", held_draws, 1)
         if every is not None:
-            at_least("every", every, 1)
+            every = at_least("every", every, 1)
         if not 0 <= begin < 1:
             raise ValueError(f"begin must be a share of the steps from 0 and below 1, got {begin!r}")
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)

@@ -53,8 +53,8 @@ class WithELBO(Method):
             -... nats, standard error ... (expected log-likelihood -..., KL ...)
 
         """
-        at_least("draws", draws, 2)
-        data_set = as_examples(data, self.likelihood, self.network.dtype)
+        draws = at_least("draws", draws, 2)
+        data_set = as_examples(data, self.likelihood, self.network.dtype, columns=self.column_names)
         if examples is not None and isinstance(data_set, TensorExamples):
             chosen = data_set.sample(at_least("examples", examples, 2))
             assert chosen is not None

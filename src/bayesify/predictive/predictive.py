@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
-from bayesify.errors import at_least, choose
+from bayesify.errors import at_least, choose, counted
 from bayesify.likelihoods import Classification, Likelihood, Regression, Several
 from bayesify.likelihoods.classification import entropy
 from bayesify.likelihoods.labels import Labels
@@ -261,7 +261,7 @@ class Predictive:
             Targets, `[count, batch, ...]`.
 
         """
-        at_least("count", count, 1)
+        count = at_least("count", count, 1)
         self._check_one_target("sample")
         device = self.outputs.device
         pick = uniforms_inside(noise.keys(seed, noise.Stream.TARGETS, step=1, device=device)[0], count)
@@ -450,7 +450,7 @@ class Predictive:
             return self.parts[choose("target", index, self.parts)]
         if isinstance(index, int):
             if not -len(self) <= index < len(self):
-                raise IndexError(f"index {index} is out of range for {len(self)} inputs")
+                raise IndexError(f"index {index} is out of range for {counted(len(self), 'input')}")
             index = slice(index % len(self), index % len(self) + 1)
         elif isinstance(index, np.ndarray):
             index = torch.from_numpy(index)
@@ -460,7 +460,8 @@ class Predictive:
         return selected
 
     def __repr__(self) -> str:
-        return f"Predictive({self.kind}, {self.draws} draws, {len(self)} inputs, {self.likelihood!r})"
+        size = f"{counted(self.draws, 'draw')}, {counted(len(self), 'input')}"
+        return f"Predictive({self.kind}, {size}, {self.likelihood!r})"
 
     @cached_property
     def _mean_probs_and_entropy(self) -> tuple[Tensor, Tensor]:

@@ -160,7 +160,7 @@ class Recalibrated(Predictive):
             ValueError: for numbers after an isotonic recalibration, which has quantiles only.
 
         """
-        at_least("count", count, 1)
+        count = at_least("count", count, 1)
         if isinstance(self.recalibration, VarianceScale):
             if self.of_logs is not None:
                 return self.of_logs.sample(count, seed).exp()

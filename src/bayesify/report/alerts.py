@@ -65,7 +65,7 @@ def alerts(
     """
     texts: dict[str, str | None] = {
         "never_fitted": never_fitted(method, losses),
-        "not_converged": None if hasattr(method, "diagnose") else not_converged(losses),
+        "not_converged": None if hasattr(method, "diagnose") or method.history.stopped_early else not_converged(losses),
         "overconfident": overconfident(predictive, targets),
     }
     if method.checked is None:

@@ -81,10 +81,13 @@ def training(report: Report, results: Sequence[MethodResult]) -> None:
     ]
     along = time_axis(histories.values())[1]
     words = [f"{column.replace('_', ' ')} by {along}" for column in shown]
-    data: dict[str, Any] = {label: {column: part[column] for column in shown} for label, part in histories.items()}
+    data: dict[str, Any] = {
+        label: {column: [record.get(column) for record in part] for column in shown}
+        for label, part in histories.items()
+    }
     for result in results:
         # Of several methods only those with a posterior over single weights; one method alone in any case.
-        if any(result.history["weights"]) and (isinstance(result.method, Variational) or len(results) == 1):
+        if "weights" in result.history and (isinstance(result.method, Variational) or len(results) == 1):
             panels.append(_histograms(result, looks[result.label], alone=len(results) == 1))
             words.append(f"Weights of {result.label} by epoch")
     falls = list_by_label(
@@ -121,7 +124,7 @@ def _histograms(result: MethodResult, look: Any, *, alone: bool) -> Any:
 
 def _moving(histories: Mapping[str, History], column: str) -> dict[str, History]:
     """The histories in which a column was recorded and is not zero throughout."""
-    return {label: part for label, part in histories.items() if any(part[column])}
+    return {label: part for label, part in histories.items() if any(record.get(column) for record in part)}
 
 
 def _has_signal(result: MethodResult) -> bool:

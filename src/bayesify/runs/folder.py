@@ -54,12 +54,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "complete": (bool,),
     "input_shapes": (list, type(None)),
     "input_names": (list, type(None)),
+    "column_names": (list, type(None)),
     "data": (dict, type(None)),
     "plan": (dict, type(None)),
     "versions": (dict,),
     "threads": (int,),
     "device": (str,),
     "base": (dict, type(None)),
+    "stopped": (str, type(None)),
 }
 _TYPES_OF_DATA: dict[str, tuple[type, ...]] = {
     "name": (str,),

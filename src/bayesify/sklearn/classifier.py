@@ -16,7 +16,7 @@ from torch import nn
 
 from bayesify.likelihoods import Categorical
 from bayesify.methods.method import PriorLike
-from bayesify.sklearn.estimator import BayesianEstimator, learns_on
+from bayesify.sklearn.estimator import SECONDS_OF_AUTO, BayesianEstimator, learns_on
 from bayesify.sklearn.parameters import dense
 
 
@@ -26,8 +26,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     Args:
         method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, or `auto`: it
             chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
-        time: seconds that `fit` may take with `auto`; None has no limit. Where the whole plan takes longer, the result
-            depends on the speed of the machine.
+        time: seconds that `fit` may take, a setting of `auto` alone; None has no limit. Where the whole plan takes
+            longer, the result depends on the speed of the machine.
         units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 50, or with
             `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
@@ -80,7 +80,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self,
         method: str = "variational",
         *,
-        time: float | None = 10.0,
+        time: float | None = SECONDS_OF_AUTO,
         units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,

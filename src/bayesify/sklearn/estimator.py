@@ -31,10 +31,11 @@ from bayesify.likelihoods.weighted import WeightedCategorical, WeightedGaussian,
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import named_prior
 from bayesify.methods.cards import CARDS
+from bayesify.methods.checks import check_trained_weights
 from bayesify.methods.defaults import RATE_OF_FEW_STEPS, needs_whole_draws, prior_for_tables, units_for_tables
 from bayesify.methods.method import Method, PriorLike
 from bayesify.predictive import Predictive
-from bayesify.priors import Posterior, WeightPrior
+from bayesify.priors import Posterior
 from bayesify.sklearn.parameters import (
     checked_options,
     checked_weights,
@@ -51,6 +52,8 @@ from bayesify.workflows.auto import Auto
 from bayesify.workflows.recipe import AUTO
 from bayesify.workflows.table_defaults import FIRST_LAYER
 
+# Seconds of `fit` with `auto`, where none are given.
+SECONDS_OF_AUTO = 10.0
 _ROWS_AT_ONCE = 4096
 # Steps of training where `epochs` is not set; samplers need more of them, and steps on all rows at once fewer.
 _FEWEST_EPOCHS, _STEPS, _STEPS_OF_ALL_ROWS, _STEPS_OF_SAMPLERS = 10, 400, 250, 2000
@@ -78,7 +81,7 @@ class BayesianEstimator(BaseEstimator, ABC):
         self,
         method: str = "variational",
         *,
-        time: float | None = 10.0,
+        time: float | None = SECONDS_OF_AUTO,
         units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,
@@ -154,6 +157,12 @@ class BayesianEstimator(BaseEstimator, ABC):
     ) -> Self:
         """Train on checked rows; `before` is the method of earlier rows, whose posterior becomes the prior."""
         choose("method", self.method, (*METHODS, AUTO))
+        if self.network is None:
+            kind_name = "Auto" if self.method == AUTO else METHODS[self.method].__name__
+            cure = f"use bayesify.{kind_name}(net, ...) with your trained network, or network="
+            check_trained_weights(self.prior, "this estimator", cure)
+        if self.method != AUTO and self.time is not None and self.time != SECONDS_OF_AUTO:
+            raise ValueError(f"time is a setting of method {AUTO!r}, the method is {self.method!r}: use epochs")
         if self.method == AUTO:
             return self._fit_auto(X, y, likelihood, notes, sample_weight)
         kind = METHODS[self.method]
@@ -175,11 +184,6 @@ class BayesianEstimator(BaseEstimator, ABC):
             settings["start"] = "given"
         prior = self._prior(*X.shape) if before is None else Posterior(before)
         method = kind(network, likelihood, prior=prior, seed=self.seed_, **settings)
-        if self.network is None and isinstance(method.prior, WeightPrior) and method.prior.pretrained:
-            raise ValueError(
-                f"the prior {method.prior.spec()} needs trained weights, this estimator starts with random ones: use "
-                f"bayesify.{kind.__name__}(net, ...) with your trained network, or network="
-            )
         method.notes |= notes
         with without_warnings():
             self.history_ = method.fit((self._inputs(X), targets), seed=self.seed_, **fitting)

@@ -20,7 +20,7 @@ from bayesify.methods import METHODS
 from bayesify.methods.defaults import sampled_noise
 from bayesify.methods.method import PriorLike
 from bayesify.priors import Flat, Hyperprior
-from bayesify.sklearn.estimator import BayesianEstimator, learns_on
+from bayesify.sklearn.estimator import SECONDS_OF_AUTO, BayesianEstimator, learns_on
 from bayesify.sklearn.parameters import checked_weights, dense, plain
 from bayesify.training.loop import Plan
 from bayesify.workflows.recipe import AUTO
@@ -38,8 +38,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     Args:
         method: `variational`, `ensemble`, `mc-dropout` or any other name in `bayesify.methods.METHODS`, or `auto`: it
             chooses a method, a network and all their settings by the rows (`docs/choosing.md`).
-        time: seconds that `fit` may take with `auto`; None has no limit. Where the whole plan takes longer, the result
-            depends on the speed of the machine.
+        time: seconds that `fit` may take, a setting of `auto` alone; None has no limit. Where the whole plan takes
+            longer, the result depends on the speed of the machine.
         units: width of the hidden layer, or one width per hidden layer; `()` is a linear model. None is 10, or with
             `auto` its choice.
         activation: between layers: `relu`, `tanh`, `gelu`, `silu`, `elu` or `softplus`.
@@ -91,7 +91,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self,
         method: str = "variational",
         *,
-        time: float | None = 10.0,
+        time: float | None = SECONDS_OF_AUTO,
         units: int | Sequence[int] | None = None,
         activation: str = "relu",
         prior: PriorLike | None = None,

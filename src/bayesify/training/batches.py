@@ -178,11 +178,12 @@ class TensorExamples(IndexedExamples):
     Args:
         x: inputs: a tensor `[n, ...]` or a pytree of such tensors.
         y: targets, `[n, ...]`.
+        columns: the names of the columns of a data frame, from which x was made.
 
     """
 
-    def __init__(self, x: Any, y: Tensor) -> None:
-        self.x, self.y, self.n_data = x, y, y.shape[0]
+    def __init__(self, x: Any, y: Tensor, columns: list[str] | None = None) -> None:
+        self.x, self.y, self.n_data, self.columns = x, y, y.shape[0], columns
 
     @property
     def device(self) -> torch.device:
@@ -203,7 +204,7 @@ class TensorExamples(IndexedExamples):
         return self.fetch(torch.linspace(0, self.n_data - 1, rows).long())
 
     def to(self, device: torch.device) -> TensorExamples:
-        moved = TensorExamples(to_device(self.x, device), self.y.to(device))
+        moved = TensorExamples(to_device(self.x, device), self.y.to(device), self.columns)
         moved.first_member = self.first_member
         return moved
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bayesify.errors import choose, positive
+from bayesify.errors import choose, positive, take_plain_numbers
 
 WEIGHTINGS = ("uniform", "reweighted")
 
@@ -53,6 +53,7 @@ class KL:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         choose("KL weighting", self.weighting, WEIGHTINGS)
         positive("temperature", self.temperature)
         if not 0 <= self.warm_up < float("inf"):

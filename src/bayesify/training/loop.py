@@ -22,7 +22,7 @@ from torch import Tensor
 from bayesify import files
 from bayesify.distributed import Group, active
 from bayesify.distributed.group import digest
-from bayesify.errors import TrainingError
+from bayesify.errors import TrainingError, counted
 from bayesify.functional.recomputing import modules_to_recompute
 from bayesify.runs import checkpoint
 from bayesify.training import checkpoints, data_identity, histograms
@@ -33,7 +33,17 @@ from bayesify.training.interrupts import deferred_interrupts
 from bayesify.training.kl import KL
 from bayesify.training.moving_average import MovingAverage
 from bayesify.training.optimisation import OptimizerFactory
-from bayesify.training.plan import CUSTOM, History, Plan, Progress, Schedule, extended, make_plan, resume_plan
+from bayesify.training.plan import (
+    CUSTOM,
+    TIME_OVER,
+    History,
+    Plan,
+    Progress,
+    Schedule,
+    extended,
+    make_plan,
+    resume_plan,
+)
 from bayesify.training.progress_bar import progress_bar
 from bayesify.training.rate_schedules import as_function
 from bayesify.training.recovery import (
@@ -442,14 +452,14 @@ class Trainer:
                     self.best_state = self._state()
         elif plan.patience is not None and epoch - progress.best_epoch >= plan.patience:
             progress.done = True
-            self.history.stopped = f"validation NLL has not improved for {plan.patience} epochs"
+            self.history.stopped = f"validation NLL has not improved for {counted(plan.patience, 'epoch')}"
 
     def _watch_the_clock(self, seconds: float) -> None:
         """Stop where another epoch would end after the method's deadline."""
         deadline = self.method.deadline
         if deadline is not None and not self.progress.done and time.perf_counter() + seconds > deadline:
             self.progress.done = True
-            self.history.stopped = "the time allowed is over"
+            self.history.stopped = TIME_OVER
 
     def _validate(self) -> dict[str, float]:
         assert self.validation is not None

@@ -41,7 +41,7 @@ def make_optimizer(
 
     """
     parameters = list(parameters)
-    positive("learning_rate", learning_rate)
+    learning_rate = positive("learning_rate", learning_rate)
     if not callable(given) and not isinstance(given, str):
         raise TypeError(
             f"optimizer must be a name such as 'adam', or a class or function (parameters, lr=) that makes one, got an "

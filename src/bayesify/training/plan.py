@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesify.errors import RunError, at_least, choose, nearest, positive, whole_number
+from bayesify.errors import RunError, at_least, choose, counted, nearest, positive, take_plain_numbers, whole_number
 from bayesify.runs import checkpoint
 from bayesify.training.kl import KL
 from bayesify.training.optimisation import OptimizerFactory, rate_factor
@@ -23,8 +23,8 @@ logger = logging.getLogger("bayesify")
 # A name, a function of the share of training that is done, or one that makes a torch scheduler for an optimiser.
 Schedule = str | Callable[[Any], Any]
 CUSTOM = "custom"
-# Columns that may be missing in a training, and are None then: a sampler has no KL, some trainings no validation data.
-_COLUMNS = ("loss", "nll", "kl", "elbo", "learning_rate", "validation_nll", "validation_error", "weights")
+# What `History.stopped` says where the method's deadline ended training.
+TIME_OVER = "the time allowed is over"
 _SHOWN = ("loss", "nll", "kl", "acceptance", "divergences", "validation_nll", "validation_error")
 
 
@@ -92,6 +92,7 @@ class Plan:
     on_nan: str = "stop"
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         for name in ("epochs", "batch_size", "draws", "validation_draws", "checkpoint_every", "accumulate"):
             at_least(name, getattr(self, name), 1)
         if self.learning_rate is not None:
@@ -169,11 +170,16 @@ class History:
     stopped: str = ""
     method: str = field(default="", compare=False)
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether training ended before its plan because more of it promised nothing, and not for lack of time."""
+        return bool(self.stopped) and self.stopped != TIME_OVER
+
     def __repr__(self) -> str:
         # The records hold histograms of every layer, which would fill a notebook's page.
         last = self.records[-1] if self.records else {}
         number, unit = (last["step"], "iteration") if "phase" in last else (last.get("epoch", 0), "epoch")
-        done = f"{number:,} {unit}{'' if number == 1 else 's'}"
+        done = counted(number, unit)
         numbers = [f"{name} {brief(last[name])}" for name in _SHOWN if last.get(name) is not None]
         stopped = [f"stopped early: {self.stopped}"] if self.stopped else []
         of_method = f" of {self.method}" if self.method else ""
@@ -194,15 +200,16 @@ class History:
         """One value per epoch of the column `name`; None where an epoch did not record it.
 
         Raises:
-            KeyError: no epoch recorded it, and it is no column that every training may have.
+            KeyError: no epoch recorded it: a point estimate has no `elbo`, a training without validation data no
+                `validation_nll`. `name in history` asks.
             TypeError: `name` is no text.
 
         """
         if not isinstance(name, str):
             raise TypeError(f"a column of the history has a name, such as 'nll', got {name!r}: epochs are in .records")
         recorded = dict.fromkeys(key for record in self.records for key in record)
-        if self.records and name not in recorded and name not in _COLUMNS:
-            raise KeyError(f"unknown column {name!r}{nearest(name, recorded)}")
+        if self.records and name not in recorded:
+            raise KeyError(f"no epoch recorded the column {name!r}{nearest(name, recorded)}")
         return [record.get(name) for record in self.records]
 
     def __len__(self) -> int:

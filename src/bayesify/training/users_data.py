@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from bayesify.functional.inputs import count
+from bayesify.errors import counted
+from bayesify.functional.inputs import check_columns, count
 from bayesify.training.batches import Batch, Examples, IndexedExamples, TensorExamples
 from bayesify.training.warnings import warn
 
@@ -29,7 +30,14 @@ _ADVICE_ON_TEXT = {
 }
 
 
-def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None = None) -> Examples:
+def as_examples(
+    data: Any,
+    likelihood: Likelihood,
+    dtype: torch.dtype,
+    n_data: int | None = None,
+    what: str = "data",
+    columns: list[str] | None = None,
+) -> Examples:
     """Read training data in any of its forms.
 
     Args:
@@ -37,6 +45,8 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         likelihood: prepares and checks the targets.
         dtype: of inputs that are floating-point numbers.
         n_data: number of examples, for loaders that do not know it.
+        what: the argument that holds the data, for error messages.
+        columns: the order in which the columns of a data frame are read; None is that of the frame.
 
     Returns:
         The examples.
@@ -62,14 +72,14 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
     if isinstance(data, DataLoader):
         return _from_loader(data, likelihood, dtype, n_data)
     if isinstance(data, tuple | list) and len(data) == 2:
-        x, y = as_inputs(data[0], dtype), likelihood.prepare(_as_targets(data[1], likelihood))
+        x, y = as_inputs(data[0], dtype, columns=columns), likelihood.prepare(_as_targets(data[1], likelihood))
         _check_lengths(x, y)
         _check_count(n_data, y.shape[0])
-        return TensorExamples(x, y)
+        return TensorExamples(x, y, columns_of(data[0]) if columns is None else columns)
     if isinstance(data, IterableDataset):
         return _from_loader(DataLoader(data, batch_size=128, generator=torch.Generator()), likelihood, dtype, n_data)
-    if isinstance(data, tuple | list | dict | str | Tensor | np.ndarray):
-        raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+    if _is_a_part(data):
+        raise TypeError(f"{what} must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         if len(data) == 0:
             raise ValueError("the data set is empty")
@@ -77,49 +87,65 @@ def as_examples(data: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: i
         return DatasetExamples(data, likelihood, dtype)
     if hasattr(data, "__iter__"):
         return _from_loader(data, likelihood, dtype, n_data)
-    raise TypeError(f"data must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
+    raise TypeError(f"{what} must be a pair (x, y), a Dataset or a DataLoader, got {type(data).__name__}")
 
 
-def for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> Examples:
+def for_scoring(
+    data: Any, likelihood: Likelihood, dtype: torch.dtype, what: str = "data", columns: list[str] | None = None
+) -> Examples:
     """Read data that is only scored, for which the number of examples need not be known in advance.
 
     Args:
         data: in any form that `as_examples` takes.
         likelihood: prepares and checks the targets.
         dtype: of inputs that are floating-point numbers.
+        what: the argument that holds the data, for error messages.
+        columns: the order in which the columns of a data frame are read; None is that of the frame.
 
     Returns:
         The examples.
 
     """
-    loader = hasattr(data, "__iter__") and not isinstance(data, tuple | list | dict | str | Tensor | np.ndarray)
+    loader = hasattr(data, "__iter__") and not _is_a_part(data)
     read_by_number = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     unknown = loader and not read_by_number and _distinct(data) is None
-    return as_examples(data, likelihood, dtype, n_data=1 if unknown else None)
+    return as_examples(data, likelihood, dtype, n_data=1 if unknown else None, what=what, columns=columns)
 
 
-def batches_for_scoring(data: Any, likelihood: Likelihood, dtype: torch.dtype) -> list[Batch]:
+def batches_for_scoring(
+    data: Any, likelihood: Likelihood, dtype: torch.dtype, columns: list[str] | None = None
+) -> list[Batch]:
     """All examples of data that is only scored, in order.
 
     Args:
         data: in any form that `as_examples` takes.
         likelihood: prepares and checks the targets.
         dtype: of inputs that are floating-point numbers.
+        columns: the order in which the columns of a data frame are read; None is that of the frame.
 
     Returns:
         Pairs `(x, y)`.
 
     """
-    return list(for_scoring(data, likelihood, dtype).in_order(1000))
+    return list(for_scoring(data, likelihood, dtype, columns=columns).in_order(1000))
 
 
-def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
+def columns_of(x: Any) -> list[str] | None:
+    """The names of the columns of a data frame; None where x is no frame, or its names are no texts or not distinct."""
+    if not (hasattr(x, "columns") and hasattr(x, "to_numpy")):
+        return None
+    names = list(x.columns)
+    return names if all(isinstance(name, str) for name in names) and len(set(names)) == len(names) else None
+
+
+def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True, columns: list[str] | None = None) -> Any:
     """Inputs as tensors in the network's precision; integers stay integers.
 
     Args:
         x: a tensor, an array, a DataFrame, a list, or a tuple or mapping of such.
         dtype: of inputs that are floating-point numbers.
         finite: refuse NaN and infinity.
+        columns: the order in which the columns of a data frame are read; None is that of the frame.
 
     Returns:
         The same structure of tensors, `[n, ...]` each.
@@ -137,9 +163,13 @@ def as_inputs(x: Any, dtype: torch.dtype, *, finite: bool = True) -> Any:
             # If the sum is finite, so are all values: one pass. Otherwise they are checked one by one.
             if finite and not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
                 bad = int((~torch.isfinite(tensor)).sum())
-                raise ValueError(f"inputs hold {bad} values that are NaN or infinite: clean or impute them first")
+                raise ValueError(f"inputs hold {counted(bad, 'NaN or infinite value')}: clean or impute them first")
         return tensor
 
+    given = None if columns is None else columns_of(x)
+    if columns is not None and given is not None and given != columns:
+        check_columns(given, columns)
+        x = x[columns]
     x = dict(x) if isinstance(x, Mapping) else x
     converted = x if isinstance(x, dict | tuple) else _listed(x)
     converted = pytree.tree_map(convert, converted)
@@ -225,6 +255,11 @@ class LoaderExamples(Examples):
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         for batch in self.loader:
             yield self._checked(_pair(batch, self.likelihood, self.dtype))
+
+
+def _is_a_part(data: Any) -> bool:
+    """Whether this is no more than inputs or targets: an array, a data frame, a column of one, a dict, a text."""
+    return isinstance(data, tuple | list | dict | str | Tensor | np.ndarray) or hasattr(data, "to_numpy")
 
 
 def _pair(batch: Any, likelihood: Likelihood, dtype: torch.dtype) -> Batch:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayesify.errors import BayesifyWarning
+from bayesify.errors import BayesifyWarning, counted
 
 # A further gain counts when it exceeds this share of the whole fall of the loss.
 STILL_FALLING = 0.01
@@ -46,7 +46,8 @@ FEWEST_EPOCHS = 5
 # A slope must exceed its standard error by this factor.
 STANDARD_ERRORS = 2.0
 # The cure of a fit that has not learned enough, by a method that follows a learning rate.
-CURE = "train longer, change the learning rate (10 times higher or lower)"
+ANOTHER_RATE = "change the learning rate (10 times higher or lower)"
+CURE = f"train longer, {ANOTHER_RATE}"
 # That of a fit which a prior around given weights holds too near to them.
 WIDER_PRIOR = "widen the prior around the given weights, with a scale ten times as large: prior='pretrained:SCALE'"
 # A learning rate that differs from the default by this factor is named in the cure.
@@ -206,8 +207,7 @@ def overfitted(training_nll: float, nlls: Sequence[float], reference: float) -> 
         return None
     return (
         f"it overfitted (its NLL on training data is {training_nll:.4g}): train for fewer epochs, stop early "
-        "(--validation, --patience and --keep best, or validation=, patience= and keep='best'), or use a smaller "
-        "network"
+        "(validation=, patience= and keep='best'), or use a smaller network"
     )
 
 
@@ -440,6 +440,35 @@ def too_wide(deviation: float, error: float, where: str, cure: str = CURE) -> st
     )
 
 
+def single_example(examples: int) -> str | None:
+    """Warn when there is one example, so that nothing says how targets differ."""
+    if examples != 1:
+        return None
+    return "there is 1 example: nothing can be learned about how targets depend on inputs; give more"
+
+
+def classes_missing(absent: Sequence[int], classes: int) -> str | None:
+    """Warn when classes of a network that is made for the labels have no example.
+
+    Args:
+        absent: the classes without an example, in order.
+        classes: the largest label plus one.
+
+    Returns:
+        The warning, or None.
+
+    """
+    if not absent:
+        return None
+    which = f"class {absent[0]} never occurs"
+    if len(absent) > 1:
+        which = f"{len(absent):,} classes never occur, the first is {absent[0]}"
+    return (
+        f"{which}: labels count from 0, and the largest makes {classes:,} classes; number those that there are, "
+        "y = np.unique(y, return_inverse=True)[1]"
+    )
+
+
 def ends_in(activation: str, takes: str) -> str:
     """The warning about a network whose outputs are probabilities where logits are expected.
 
@@ -470,7 +499,7 @@ def few_snapshots(taken: int) -> str | None:
     if taken >= FEWEST_SNAPSHOTS:
         return None
     return (
-        f"{taken} snapshot{'' if taken == 1 else 's'} of the weights: too few for a spread, so there is hardly any "
+        f"{counted(taken, 'snapshot')} of the weights: too few for a spread, so there is hardly any "
         "epistemic uncertainty; train for more epochs, or take snapshots more often (every=STEPS), "
         f"{FEWEST_SNAPSHOTS} or more"
     )

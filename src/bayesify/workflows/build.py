@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesify import likelihoods, networks, priors
+from bayesify import likelihoods, networks
 from bayesify.errors import BayesifyWarning
 from bayesify.likelihoods import Likelihood
 from bayesify.likelihoods.text import likelihood_class
 from bayesify.methods import METHODS, Method
 from bayesify.methods.cards import CARDS
+from bayesify.methods.checks import check_trained_weights
 from bayesify.methods.defaults import (
     LARGE_NETWORK,
     PRIOR_OF_LAST_LAYER,
@@ -101,7 +102,9 @@ def make_method(recipe: Recipe, data: PreparedData) -> Method:
         ValueError: the settings contradict each other, the data or the network.
 
     """
-    _check_trained_weights(recipe)
+    if ":" not in recipe.network:
+        cure = "name a function that returns your trained network, --network module:factory"
+        check_trained_weights(recipe.prior, f"the network {recipe.network!r}", cure)
     likelihood = make_likelihood(recipe, data)
     outputs = likelihood.width(likelihood.prepare(data.train[1]))
     card = CARDS[recipe.method]
@@ -316,19 +319,6 @@ def _check_returns(text: str, make: Callable[[], nn.Module], shape: tuple[int, .
         raise TypeError(
             f"network {text} returns {type(result).__name__}, not a tensor: make its forward return one tensor, or "
             "fit it in Python with output="
-        )
-
-
-def _check_trained_weights(recipe: Recipe) -> None:
-    """Refuse a prior around trained weights for a network that starts with random ones."""
-    if ":" in recipe.network or "pretrained" not in (recipe.prior or ""):
-        return
-    densities = priors.parse_mapping(recipe.prior or "").values()
-    pretrained = next((density for density in densities if isinstance(density, priors.Pretrained)), None)
-    if pretrained is not None:
-        raise ValueError(
-            f"the prior {pretrained.text} needs trained weights, the network {recipe.network!r} starts with random "
-            "ones: name a function that returns your trained network, --network module:factory"
         )
 
 

@@ -25,7 +25,7 @@ from bayesify.data.formats import TABLE_FILES, is_table, suffix_of
 from bayesify.data.locations import cache, find
 from bayesify.data.sources import READERS, is_known
 from bayesify.data.tables import from_table
-from bayesify.errors import BayesifyWarning, TrainingError, nearest
+from bayesify.errors import BayesifyWarning, TrainingError, counted, nearest
 from bayesify.likelihoods.text import likelihood_class
 from bayesify.workflows.recipe import Recipe, read_fold
 
@@ -203,9 +203,9 @@ def describe_table(notes: dict[str, Any]) -> str | None:
     classes = notes["class_names"]
     kind = f"{len(classes)} classes" if classes else "a number"
     count = notes["examples"]["test"]
-    tested = f"{count} row{'' if count == 1 else 's'} set aside for testing" if count else "all rows are for training"
+    tested = f"{counted(count, 'row')} set aside for testing" if count else "all rows are for training"
     return (
-        f"the target is {notes['target_name']} ({kind}), from {len(names)} column{'' if len(names) == 1 else 's'}: "
+        f"the target is {notes['target_name']} ({kind}), from {counted(len(names), 'column')}: "
         f"{', '.join(names[:8])}"
         f"{', ...' if len(names) > 8 else ''}; {tested}"
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bayesify.errors import choose, first_line, positive
+from bayesify.errors import choose, first_line, positive, take_plain_numbers
 from bayesify.files import check_regular, reason
 from bayesify.methods.cards import CARDS, OF_OPTIMISATION, OPTIONS, WAYS_TO_SHARE, Card
 
@@ -150,6 +150,7 @@ class Recipe:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         choose("method", self.method, (*CARDS, AUTO))
         if ":" not in self.network:
             choose("network", self.network, (*NETWORK_NAMES, "module:factory"))

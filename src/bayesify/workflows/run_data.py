@@ -21,7 +21,7 @@ from bayesify.data.formats import ARRAY_FILES, TABLE_FILES, is_table, read_array
 from bayesify.data.images import IMAGE_FILES
 from bayesify.data.sources import is_known
 from bayesify.data.tables import labelled_rows
-from bayesify.errors import RunError, TrainingError, nearest
+from bayesify.errors import RunError, TrainingError, counted, nearest
 from bayesify.methods import Method
 from bayesify.methods.elbo import ELBO
 from bayesify.methods.with_elbo import WithELBO
@@ -219,8 +219,10 @@ def to_layout(raw: Tensor, dataset: DataSet, preparation: Preparation) -> Tensor
     layout = preparation.image
     if layout is None:
         if dataset.image is not None or raw.shape[1] != len(preparation.columns):
-            layout_of_data = "images" if dataset.image is not None else f"{raw.shape[1]} columns"
-            raise DataError(f"this run takes {len(preparation.columns)} columns, {dataset.name} has {layout_of_data}")
+            layout_of_data = "images" if dataset.image is not None else counted(raw.shape[1], "column")
+            raise DataError(
+                f"this run takes {counted(len(preparation.columns), 'column')}, {dataset.name} has {layout_of_data}"
+            )
         return raw
     if dataset.image is None:
         raise DataError(f"this run takes images, {dataset.name} is a table")

@@ -1,5 +1,6 @@
 """Auto from Python: the choice, the model that it makes, the methods that it hands back, and its mistakes."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -268,7 +269,7 @@ def test_the_network_for_a_table_standardises_and_a_constant_column_changes_noth
         (lambda: bf.Auto(small, "categorical", time=0), "time must be a finite number above 0"),
         (
             lambda: bf.Auto(likelihood="categorical").fit((torch.zeros(9, 2, 2), torch.zeros(9).long())),
-            "shape \\[2, 2\\]",
+            "shape \\[9, 2, 2\\]",
         ),
         (lambda: bf.Auto(small, "categorical").predict(torch.zeros(1, 2)), "nothing is fitted yet"),
         (
@@ -352,3 +353,41 @@ def test_tables_of_few_inputs_have_a_prior_that_allows_jumps():
     assert choose(Problem("regression", rows=400, inputs=1)).prior.startswith("FIRST=normal:4;")
     assert choose(Problem("regression", rows=400, inputs=4)).prior.startswith("FIRST=normal:1;")
     assert choose(Problem("classification", rows=400, inputs=2, outputs=2)).prior.startswith("FIRST=normal:1;")
+
+
+def test_a_prior_that_the_rows_for_tables_do_not_take_still_has_a_network():
+    choice = choose(Problem("regression", rows=60, inputs=3, can_sample=False), ["prior"])
+    assert choice.method == "laplace"
+    assert choice.network["units"]
+    x = torch.randn(60, 3)
+    unlike = torch.stack([x[:, 0], 100 * x[:, 1]], 1)  # no single noise suits both, so HMC does not take them
+    with without_warnings():
+        method = bf.Auto(likelihood="gaussian:learned", prior="normal:2").fit((x, unlike), epochs=3, progress=False)
+    assert (method.name, method.prior.spec()) == ("laplace", "normal:2")
+
+
+def test_inputs_of_a_wrong_shape_are_named_with_their_own_shape():
+    x = torch.randn(60, 3, 4)
+    with pytest.raises(ValueError, match=r"\[rows, columns\], got shape \[60, 3, 4\]: give a network"):
+        bf.Auto(likelihood="gaussian").fit((x, x[:, 0, 0]))
+    with pytest.raises(ValueError, match=r"got shape \[60\]: one column is x\[:, None\]$"):
+        bf.Auto(likelihood="gaussian").fit((x[:, 0, 0], x[:, 0, 0]))
+
+
+def test_classes_that_never_occur_are_named_before_training():
+    x = torch.randn(60, 3)
+    plan = {"warm_up": 20, "samples": 5, "max_leapfrogs": 5, "progress": False}
+    for labels, words in (
+        (torch.arange(60) % 2 + 1, "class 0 never occurs: labels count from 0, and the largest makes 3 classes"),
+        (5 * (torch.arange(60) % 2) + 2, "6 classes never occur, the first is 0: .* makes 8 classes"),
+    ):
+        with pytest.warns(bf.BayesifyWarning, match=words):
+            bf.Auto(likelihood="categorical").fit((x, labels), **plan)
+    for likelihood, labels in (
+        ("categorical", torch.arange(60) % 3),
+        (bf.likelihoods.Categorical(classes=3), labels % 2),
+    ):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            bf.Auto(likelihood=likelihood).fit((x, labels), **plan)
+        assert not any("occur" in str(one.message) for one in said)

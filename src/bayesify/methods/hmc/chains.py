@@ -70,7 +70,7 @@ class Chains(Method):
         stored: int = 0,
         judged: Sequence[int] = (),
     ) -> None:
-        at_least("chains", chains, 1)
+        chains = at_least("chains", chains, 1)
         prior = Normal(1.0) if prior is None else prior
         super().__init__(network, likelihood, prior=prior, bayesian=bayesian, output=output, start=start, seed=seed)
         assert isinstance(self.prior, WeightPrior)

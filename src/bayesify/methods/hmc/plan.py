@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bayesify.errors import at_least, whole_number
+from bayesify.errors import at_least, take_plain_numbers, whole_number
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Sampling:
     compiled: bool | None = None
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         # Warm-up has four windows, each of which needs a few iterations.
         at_least("warm_up", self.warm_up, 20)
         for name in ("samples", "thin", "max_leapfrogs", "block"):

@@ -97,8 +97,8 @@ class AnnealedDraws(PosteriorBase):
         if not self.annealed:
             return super().elbo(data, draws, seed, examples)
         # A part of the data has another posterior: `examples` asks for the cheap answer, that of the kept draws.
-        at_least("draws", draws, 2)
-        data_set = as_examples(data, self.likelihood, self.network.dtype)
+        draws = at_least("draws", draws, 2)
+        data_set = as_examples(data, self.likelihood, self.network.dtype, columns=self.column_names)
         if examples is not None:
             return self._elbo_of_kept(data_set)
         target = self._target(data_set, draws)

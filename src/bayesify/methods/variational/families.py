@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from bayesify import noise
-from bayesify.errors import at_least, choose
+from bayesify.errors import at_least, choose, take_plain_numbers
 from bayesify.priors.prior import HALF_LOG_TWO_PI_E, LOG_TWO_PI
 
 # The memory limit of a factor with its gradient, Adam's two moments and the tensors of a step.
@@ -132,6 +132,7 @@ class LowRank(Family):
     rank: int = 10
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         at_least("rank", self.rank, 1)
 
     def noise_size(self, n: int) -> int:

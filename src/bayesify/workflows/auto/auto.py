@@ -15,14 +15,15 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from bayesify import likelihoods, networks, noise
-from bayesify.errors import positive
+from bayesify.errors import plain_number, positive, whole_number
 from bayesify.evaluation import Evaluation, evaluate
 from bayesify.functional.copying import as_module
 from bayesify.likelihoods import Likelihood
+from bayesify.likelihoods.labels import Labels
 from bayesify.methods import METHODS
 from bayesify.methods.auto_table import TRAINING_SHARE, Choice, Problem, choose, named_prior
 from bayesify.methods.cards import CARDS
-from bayesify.methods.checks import check_classes, check_likelihood
+from bayesify.methods.checks import check_classes, check_likelihood, check_trained_weights
 from bayesify.methods.defaults import enough_epochs, needs_whole_draws
 from bayesify.methods.hmc.hmc import HMC
 from bayesify.methods.hmc.requirements import check_network
@@ -32,6 +33,7 @@ from bayesify.methods.usual_plan import is_table
 from bayesify.predictive import Predictive
 from bayesify.training.batches import Examples, TensorExamples
 from bayesify.training.users_data import as_examples
+from bayesify.training.warnings import classes_missing, warn
 from bayesify.workflows.auto.held_out import recalibrated
 from bayesify.workflows.auto.model import can_be_sampled, network_for, one_noise_for_all, settled_likelihood
 from bayesify.workflows.auto.time_limit import TooLittleTimeError, sampling_within, training_within
@@ -68,7 +70,8 @@ class Auto:
         method: the fitted method.
 
     Raises:
-        ValueError: there is no likelihood, it is unknown, or the time is not above 0.
+        ValueError: there is no likelihood, it is unknown, the time is not above 0, or a prior around trained weights is
+            given without a network.
         TypeError: the likelihood is not one, or a class stands in the place of an instance.
 
     Examples:
@@ -96,6 +99,9 @@ class Auto:
             likelihood = likelihoods.Several(likelihood)
         if isinstance(likelihood, likelihoods.Several) and network is None:
             raise ValueError("several targets need a network that returns a dict: bf.Auto(net, likelihood)")
+        if network is None:
+            cure = "give your trained network, bf.Auto(net, likelihood)"
+            check_trained_weights(prior, "the network that Auto makes", cure)
         # A text is kept: it leaves units and noise to the choice.
         check_likelihood(likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood)
         self.network, self.likelihood, self.prior = network, likelihood, prior
@@ -154,10 +160,12 @@ class Auto:
                 f"{of_network[0]} is a setting of a network: give one, such as "
                 "bf.Auto(bf.networks.mlp(inputs, outputs, units=50), likelihood)"
             )
-        seed = self.seed if seed is None else seed
+        seed = whole_number("seed", self.seed if seed is None else seed)
+        settings = {name: plain_number(value) for name, value in settings.items()}
         parsed = likelihoods.parse(self.likelihood) if isinstance(self.likelihood, str) else self.likelihood
         examples = as_examples(data, parsed, torch.float32 if self.network is None else self._dtype(seed), n_data)
         problem = self._problem(examples, parsed, seed)
+        self._warn_of_missing_classes(examples, parsed)
         self.method = None
         while True:
             self.choice = choose(problem, self._given(settings))
@@ -259,10 +267,12 @@ class Auto:
         shape = _shape(x)
         in_memory = isinstance(examples, TensorExamples)
         if self.network is None and (not in_memory or len(shape) != 1):
-            what = f"inputs of shape {list(shape)}" if isinstance(x, Tensor) else type(x).__name__
+            what, cure = type(x).__name__, "give a network, bf.Auto(net, likelihood)"
+            if isinstance(x, Tensor):
+                what = f"shape {[examples.n_data, *shape]}" if in_memory else f"batches of shape {list(x.shape)}"
+                cure = "one column is x[:, None]" if in_memory and x.dim() == 1 else cure
             raise ValueError(
-                f"Auto makes networks for tables (x, y) in memory, with x of shape [rows, columns], got {what}: give a "
-                "network, bf.Auto(net, likelihood)"
+                f"Auto makes networks for tables (x, y) in memory, with x of shape [rows, columns], got {what}: {cure}"
             )
         weights, can_sample = None, can_be_sampled(likelihood)
         if self.network is not None:
@@ -282,6 +292,19 @@ class Auto:
             in_memory=in_memory,
             time=self.time,
         )
+
+    def _warn_of_missing_classes(self, examples: Examples, likelihood: Likelihood) -> None:
+        """Warn where the network that is made would have outputs for classes without an example."""
+        if self.network is not None or not isinstance(likelihood, Labels) or likelihood.classes is not None:
+            return
+        assert isinstance(examples, TensorExamples)
+        if not examples.y.is_floating_point():
+            present = set(examples.y.unique().tolist())
+            classes = likelihood.width(examples.y) // likelihood.parameters_per_class
+            absent = [label for label in range(classes) if label not in present]
+            told = classes_missing(absent, classes)
+            if told is not None:
+                warn(told)
 
     def _can_sample(self, x: Any, seed: int) -> bool:
         """Whether the network is a fixed function of its weights."""
@@ -410,4 +433,5 @@ def _set_aside(examples: TensorExamples, share: float, seed: int) -> tuple[Tenso
         return examples, None
     order = noise.permutation(noise.keys(seed, noise.Stream.SHUFFLE, 1 << 20), examples.n_data)[0]
     held, kept = order[:count].sort().values, order[count:].sort().values
-    return TensorExamples(*examples.fetch(kept)), TensorExamples(*examples.fetch(held))
+    parts = [TensorExamples(*examples.fetch(rows), examples.columns) for rows in (kept, held)]
+    return parts[0], parts[1]

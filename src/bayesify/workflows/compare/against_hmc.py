@@ -77,7 +77,7 @@ def compare_against(
         ValueError: a method or a setting is refused; nothing has been trained then.
 
     """
-    at_least("seeds", seeds, 1)
+    seeds = at_least("seeds", seeds, 1)
     engine = engine or make_engine()
     first = int(settings.get("seed", 0))
     comparison = Comparison(settings, methods=methods, draws=draws)

@@ -116,7 +116,7 @@ def compare(
         ValueError: a method, a setting or the budget is refused; nothing has been trained then.
 
     """
-    at_least("epochs", epochs, 1)
+    epochs = at_least("epochs", epochs, 1)
     shared = likelihoods.parse(likelihood) if isinstance(likelihood, str) else likelihood
     images = not is_table(train, networks.count_weights(as_module(network, seed)))
     candidates = read_methods(methods, shared.kind, expand=expand, images=images)
@@ -125,7 +125,7 @@ def compare(
         kind = shared.kind if shared.kind == "classification" else "regression"
         usual = default_settings("point", kind, images=images)
         fit |= {"learning_rate": usual["learning_rate"], "schedule": training.get("schedule") or usual["schedule"]}
-    at_least("draws", draws, 1)
+    draws = at_least("draws", draws, 1)
 
     for candidate in candidates:
         # Errors in the settings appear before anything is trained.

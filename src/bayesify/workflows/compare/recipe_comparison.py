@@ -70,7 +70,7 @@ def compare(
         ValueError: a method or a setting is refused, or no method takes a setting.
 
     """
-    at_least("seeds", seeds, 1)
+    seeds = at_least("seeds", seeds, 1)
     if folds is not None and (seeds > 1 or recipe.fold is not None):
         raise ValueError("folds repeat the training on other parts of the data: leave out seeds and fold")
     names = [choose("method", name.strip(), CARDS) for name in methods]
@@ -80,7 +80,7 @@ def compare(
         check_device(recipe.device)
     recipes = [recipe]
     if folds is not None:
-        at_least("folds", folds, 2)
+        folds = at_least("folds", folds, 2)
         recipes = [replace(recipe, fold=f"{number}/{folds}") for number in range(1, folds + 1)]
     every = [prepare_data(one) for one in recipes]
     prepared = every[0]

@@ -189,7 +189,7 @@ def _draws(bnn: Method, draws: int | None, seed: int | None, by: str, promise: A
         return (1 if by == "mean" else POINTS), seed
     if draws is None:
         return min(DRAWS, bnn.held or DRAWS), seed
-    check_at_least("draws", draws, 1)
+    draws = check_at_least("draws", draws, 1)
     if bnn.held is not None and draws > bnn.held:
         raise ValueError(f"{type(bnn).__name__} stores {bnn.held} draws, got draws={draws}: export at most {bnn.held}")
     return draws, seed

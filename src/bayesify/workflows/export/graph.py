@@ -194,7 +194,7 @@ def make_plan(
         The plan.
 
     """
-    at_least("draws", draws, 1)
+    draws = at_least("draws", draws, 1)
     choose("by", by, ("draws", "mean", "moments"))
     answering.check(method.likelihood, method.recalibration)
     plain = method.notes.get("preparation")
@@ -224,7 +224,7 @@ def _example(method: Method, example: Any) -> Any:
         example = torch.randn(_EXAMPLES, *shapes[0], generator=generator)
         if takes_whole_numbers(method.network, shapes[0]):
             example = (example > 0).long()  # every vocabulary has two words
-    inputs = as_inputs(example, method.network.dtype)
+    inputs = as_inputs(example, method.network.dtype, columns=method.column_names)
     counts = {len(leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, Tensor) and leaf.ndim}
     if len(counts) != 1 or counts == {0}:
         raise ValueError("example must be a batch of inputs, with the same number of rows in each tensor")

@@ -22,7 +22,7 @@ import torch
 
 from bayesify import evaluation, files, networks
 from bayesify.data import DataError
-from bayesify.errors import RunError, TrainingError, at_least, choose
+from bayesify.errors import RunError, TrainingError, at_least, choose, take_plain_numbers
 from bayesify.fleets import Fleet
 from bayesify.jobs import Engine, Part, make_engine, run_parts
 from bayesify.likelihoods import Categorical
@@ -119,6 +119,7 @@ class Search:
     chosen: tuple[Setting, ...] | None = None
 
     def __post_init__(self) -> None:
+        take_plain_numbers(self)
         choose("grid", self.grid, GRIDS)
         for name in ("units", "layers", "epochs", "batch_size", "scoring_draws", "per_fleet"):
             at_least(name, getattr(self, name), 1)
