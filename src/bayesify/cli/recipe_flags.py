@@ -20,7 +20,7 @@ from bayesify.workflows.recipe import Recipe, owners_of
 
 # An argument of Python in a sentence: `epochs=20`, `keep='best'`, `samples=`, or a name that can be no other word.
 _ARGUMENT = re.compile(
-    r"(?<![\w.-])(?<!\w\()(?P<name>[a-z][a-z_]*)(?P<equals>=)?(?P<value>(?<==)(?:'[\w-]+'|[\w.+-]*\w))?(?![\w(=])"
+    r"(?<![\w.-])(?<!\w\()(?P<name>[a-z][a-z_]*)(?P<equals>=)?(?P<value>(?<==)(?:'[\w:.-]+'|[\w.+-]*\w))?(?![\w(=])"
 )
 DATA, NETWORK, MODEL, METHOD, TRAINING = "Data", "Network", "Model", "Method options", "Training"
 

@@ -417,7 +417,7 @@ def wrong_noise(noise: float, error: float, where: str) -> str:
     size = "small" if noise < error else "large"
     return (
         f"the noise is too {size}: it is given as {noise:.3g} in the units of the targets, and the RMSE on {where} is "
-        f"{error:.3g}; use noise='learned'"
+        f"{error:.3g}; use likelihood='gaussian:learned'"
     )
 
 
