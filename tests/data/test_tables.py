@@ -359,3 +359,14 @@ def test_a_date_is_no_target(tmp_path):
     rows = [{"x": n / 7, "y": f"2020-{1 + n // 28:02d}-{1 + n % 28:02d}"} for n in range(120)]
     with pytest.raises(data.DataError, match="column 'y': the target is a date, such as '2020-01-01': write it as a"):
         data.from_table(rows, "y")
+
+
+def test_copies_of_rows_are_told_where_rows_would_not_agree_by_chance(recwarn):
+    rows = [{"a": 0.1 * n, "b": n % 3, "y": float(n)} for n in range(40)]
+    data.from_table(rows, "y")
+    data.from_table([{"b": n % 3, "y": n % 2} for n in range(40)], "y")  # categories agree
+    assert not [one for one in recwarn if "copies" in str(one.message)]
+    with pytest.warns(BayesifyWarning, match=r"^40 rows are copies of others.*--group-by"):
+        data.from_table(rows * 2, "y")
+    data.from_table([{**row, "who": n % 40} for n, row in enumerate(rows * 2)], "y", group_by="who")
+    assert not [one for one in recwarn if "copies" in str(one.message)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from bayesify.data.preparation import Preparation
 
 MISSING_POLICIES = ("impute", "refuse")
+# Copies of rows are told from this share on, in tables with a column of numbers that has this many different values:
+# rows of categories may well agree. More rows than this are not compared.
+_MANY_COPIES, _MANY_VALUES, _COMPARED = 0.1, 20, 20_000
 Which = str | int
 
 
@@ -111,6 +115,8 @@ def from_table(
     if len(rows.cells) < 4:
         raise DataError(f"{rows.what}: {counted(len(rows.cells), 'row')}; training and testing need at least 4")
     x, y = encode(rows, positions, columns).raw, targets.y
+    if group_by is None and (copies := _repeated(columns, x, y)):
+        notices.append(copies)
     parts: float | tuple[Tensor, Tensor] | None = None if own_test else test  # type: ignore[assignment]
     if own_test:
         later = _test_examples(test, rows, table, columns, targets, header)
@@ -501,6 +507,22 @@ def _check_no_header(rows: Rows, inputs: Sequence[int], columns: Sequence[Column
             f"{rows.what}: the first row, {', '.join(rows.cells[0])}, looks like a header, and has none of the "
             f"training columns: {wanted}"
         )
+
+
+def _repeated(columns: Sequence[Column], x: Tensor, y: Tensor) -> str | None:
+    """A notice where many rows are copies of others, in tables whose rows would not agree by chance."""
+    rows = torch.cat((x.double(), y.double().reshape(len(y), -1)), 1)[:_COMPARED].nan_to_num(-math.pi)
+    numbers = [place for place, column in enumerate(columns) if column.kind == "number"]
+    if not any(len(rows[:, place].unique()) >= _MANY_VALUES for place in numbers):
+        return None
+    copies = len(rows) - len(rows.unique(dim=0))
+    if copies < _MANY_COPIES * len(rows):
+        return None
+    which = "" if len(x) <= _COMPARED else f" of the first {_COMPARED:,}"
+    return (
+        f"{copies:,} rows{which} are copies of others: a copy in the test part of a row in the training part makes "
+        "scores too good; leave copies out, or keep them together with --group-by"
+    )
 
 
 def _present(rows: Rows, columns: Sequence[Column]) -> Sequence[Column]:
