@@ -32,8 +32,8 @@ EXPLAINED = 0.1
 # Targets are skewed if their skewness is above the first while that of their logarithms is within the second, and their
 # standard deviation is above this share of the mean: a Gaussian then has much of its probability below zero.
 SKEWNESS, OF_LOGARITHMS, OF_THE_MEAN = 2.0, 1.0, 0.75
-# Squared errors over predictive variances have the mean 1 where the noise is right. A noise that was given may be known
-# from elsewhere, so only a factor of five or ten in its standard deviation is told.
+# Squared errors over the variance of the noise have the mean 1 where the noise is right. A noise that was given may be
+# known from elsewhere, so only a factor of five or ten in its standard deviation is told.
 TOO_WIDE = 0.4
 GIVEN_TOO_SMALL, GIVEN_TOO_LARGE = 25.0, 0.01
 WORSE_THAN_THE_MEAN = 1.2
@@ -78,10 +78,16 @@ def errors_judged(
             return {"noise_too_small": wrong_noise(likelihood.noise, error, where)}
         large = ratio < GIVEN_TOO_LARGE and len(truth) >= FEWEST_FOR_WIDTH
         return {"noise_too_large": wrong_noise(likelihood.noise, error, where)} if large else {}
-    variance = predictive.variance.double().flatten().cpu()
-    if len(truth) < FEWEST_FOR_WIDTH or not float((squares / variance).mean()) < TOO_WIDE:
+    if len(truth) < FEWEST_FOR_WIDTH:
         return {}
-    return {"too_wide": too_wide(float(variance.mean().sqrt()), error, where, cure)}
+    # A noise that has been learned is as large as the errors of the draws; their mean may be much nearer to the targets.
+    of_each: Any = predictive.likelihood  # with the noise of each draw, where it has a prior
+    of_draws = of_each.mean(predictive.outputs).double().reshape(-1, len(truth)).cpu()
+    noise = predictive.aleatoric.double().flatten().cpu()
+    of_draws = (of_draws - truth).square().mean(0)
+    if not float((of_draws / noise).mean()) < TOO_WIDE:
+        return {}
+    return {"too_wide": too_wide(float(noise.mean().sqrt()), float(of_draws.mean().sqrt()), where, cure)}
 
 
 def _skewed(y: Tensor) -> bool:

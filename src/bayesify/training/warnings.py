@@ -425,7 +425,7 @@ def too_wide(deviation: float, error: float, where: str, cure: str = CURE) -> st
     """The warning that a regression is much less sure than its errors allow.
 
     Args:
-        deviation: the predictive standard deviation.
+        deviation: the standard deviation of the noise.
         error: the root of the mean squared error.
         where: the data, such as `training data`.
         cure: what to do about it, with this method.
@@ -435,7 +435,7 @@ def too_wide(deviation: float, error: float, where: str, cure: str = CURE) -> st
 
     """
     return (
-        f"intervals are too wide: the predictive standard deviation is {deviation:.3g}, the RMSE on {where} "
+        f"intervals are too wide: the noise has a standard deviation of {deviation:.3g}, the RMSE on {where} is "
         f"{error:.3g}; {cure}"
     )
 
