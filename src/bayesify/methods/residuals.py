@@ -80,7 +80,7 @@ def errors_judged(
         return {"noise_too_large": wrong_noise(likelihood.noise, error, where)} if large else {}
     if len(truth) < FEWEST_FOR_WIDTH:
         return {}
-    # A noise that has been learned is as large as the errors of the draws; their mean may be much nearer to the targets.
+    # A learned noise is as large as the errors of the draws; their mean may be much nearer to the targets.
     of_each: Any = predictive.likelihood  # with the noise of each draw, where it has a prior
     of_draws = of_each.mean(predictive.outputs).double().reshape(-1, len(truth)).cpu()
     noise = predictive.aleatoric.double().flatten().cpu()
