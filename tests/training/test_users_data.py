@@ -209,10 +209,8 @@ def test_a_stream_that_says_its_length_is_read_whole():
         assert sum(len(y) for ((_, y),) in examples.batches(8, 0, epoch, 1)) == 64  # warnings are errors
 
 
-def test_a_loader_without_batches_and_another_number_of_examples_are_refused():
+def test_a_loader_without_batches_is_refused():
     data = TensorDataset(torch.randn(100, 2), torch.arange(100) % 2)
     method = bf.PointEstimate(torch.nn.Linear(2, 2), "categorical")
     with pytest.raises(ValueError, match="the loader has no batches"):
         method.fit(DataLoader(data, batch_size=200, drop_last=True), epochs=1, progress=False)
-    with pytest.raises(ValueError, match="must be the number of examples, 100, got 10"):
-        method.fit(DataLoader(data, batch_size=10), n_data=10, epochs=1, progress=False)

@@ -39,7 +39,7 @@ def test_a_run_by_any_method_is_a_configuration_of_the_same_run(run, method):
         ("sgld", "settings", {"temperature": 0.5}, "temperature=0.5"),
         ("ivon", "settings", {"beta1": 0.8, "beta2": 0.9}, "beta1=0.8, beta2=0.9"),
         ("laplace", "settings", {"per_layer": True}, "per_layer=True"),
-        ("swag", "settings", {"every": 7}, "every=7"),
+        ("swag", "settings", {"held_draws": 7}, "held_draws=7"),
         ("hmc", "plan", {"thin": 3}, "thin=3"),
         ("point", "plan", {"optimizer": "custom"}, "optimizer=a function"),
         ("point", "plan", {"schedule": "custom"}, "schedule=a function"),

@@ -35,13 +35,16 @@ SKEWNESS, OF_LOGARITHMS, OF_THE_MEAN = 2.0, 1.0, 0.75
 # Squared errors over the variance of the noise have the mean 1 where the noise is right. A noise that was given may be
 # known from elsewhere, so only a factor of five or ten in its standard deviation is told.
 TOO_WIDE = 0.4
+# Examples per weight from which the predictions of training examples are judged too. Learned by least squares, w weights
+# leave a share of 1 - w / N of the variance of the noise: with three examples for each, two thirds, far more than 0.4.
+ENOUGH = 3
 GIVEN_TOO_SMALL, GIVEN_TOO_LARGE = 25.0, 0.01
 WORSE_THAN_THE_MEAN = 1.2
 
 
 @torch.no_grad()
 def errors_judged(
-    method: Fitting, predictive: Predictive, scored: Batch, where: str, cure: str
+    method: Fitting, predictive: Predictive, scored: Batch, examples: int, where: str, cure: str
 ) -> dict[str, str | None]:
     """Warnings about the errors of a fit whose noise is Gaussian.
 
@@ -49,6 +52,7 @@ def errors_judged(
         method: the method.
         predictive: its predictions.
         scored: the examples `(x, y)` that were predicted.
+        examples: the number of training examples.
         where: these examples, such as `training data`.
         cure: what to do about a fit that has not learned enough.
 
@@ -83,11 +87,16 @@ def errors_judged(
     # A learned noise is as large as the errors of the draws; their mean may be much nearer to the targets.
     of_each: Any = predictive.likelihood  # with the noise of each draw, where it has a prior
     of_draws = of_each.mean(predictive.outputs).double().reshape(-1, len(truth)).cpu()
-    noise = predictive.aleatoric.double().flatten().cpu()
-    of_draws = (of_draws - truth).square().mean(0)
-    if not float((of_draws / noise).mean()) < TOO_WIDE:
-        return {}
-    return {"too_wide": too_wide(float(noise.mean().sqrt()), float(of_draws.mean().sqrt()), where, cure)}
+    pairs = {"noise": ((of_draws - truth).square().mean(0), predictive.aleatoric)}
+    if examples >= ENOUGH * method.network.size:
+        # With so many examples those that were trained on are predicted as others are.
+        pairs["prediction"] = (squares, predictive.variance)
+    for what, (errors, variances) in pairs.items():
+        variance = variances.double().flatten().cpu()
+        if float((errors / variance).mean()) < TOO_WIDE:
+            deviation, error = float(variance.mean().sqrt()), float(errors.mean().sqrt())
+            return {"too_wide": too_wide(what, deviation, error, where, cure)}
+    return {}
 
 
 def _skewed(y: Tensor) -> bool:

@@ -339,10 +339,7 @@ def _check_count(n_data: int | None, actual: int) -> None:
 def _from_loader(loader: Any, likelihood: Likelihood, dtype: torch.dtype, n_data: int | None) -> LoaderExamples:
     if isinstance(loader, Iterator):
         raise TypeError("data must be readable more than once, got an iterator: give a DataLoader")
-    distinct = _distinct(loader)
-    if distinct is not None:
-        _check_count(n_data, distinct)
-    n_data = distinct if n_data is None else n_data
+    n_data = _distinct(loader) if n_data is None else n_data
     if n_data is None:
         raise ValueError("the number of examples is not known from this loader: give n_data=")
     if n_data < 1:

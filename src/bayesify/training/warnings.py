@@ -421,11 +421,12 @@ def wrong_noise(noise: float, error: float, where: str) -> str:
     )
 
 
-def too_wide(deviation: float, error: float, where: str, cure: str = CURE) -> str:
+def too_wide(what: str, deviation: float, error: float, where: str, cure: str = CURE) -> str:
     """The warning that a regression is much less sure than its errors allow.
 
     Args:
-        deviation: the standard deviation of the noise.
+        what: `noise` or `prediction`.
+        deviation: its standard deviation.
         error: the root of the mean squared error.
         where: the data, such as `training data`.
         cure: what to do about it, with this method.
@@ -435,7 +436,7 @@ def too_wide(deviation: float, error: float, where: str, cure: str = CURE) -> st
 
     """
     return (
-        f"intervals are too wide: the noise has a standard deviation of {deviation:.3g}, the RMSE on {where} is "
+        f"intervals are too wide: the {what} has a standard deviation of {deviation:.3g}, the RMSE on {where} is "
         f"{error:.3g}; {cure}"
     )
 
