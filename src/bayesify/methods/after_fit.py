@@ -285,7 +285,7 @@ def _predictions_judged(
         numbers["prior_nll"] = -float(prior.mean())
         texts["no_better_than_prior"] = no_better_than_prior((ours - prior).tolist(), numbers["prior_nll"], where, cure)
     text, found = _against_neighbours(predictive, ours, memory, (scored[0], targets), where, cure)
-    texts |= text | errors_judged(method, predictive, scored, len(seen), where, cure)
+    texts |= text | errors_judged(method, predictive, scored, seen, where, cure)
     return texts, numbers | found
 
 

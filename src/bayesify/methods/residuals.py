@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bayesify.methods.fitting import Fitting
     from bayesify.predictive import Predictive
 
+# Likelihoods whose noise is as likely above as below.
+SYMMETRIC = ("gaussian", "student-t", "laplace")
 FEWEST, FEWEST_FOR_WIDTH = 30, 100
 NEIGHBOURS = 10
 # The standard deviation of a Gaussian over its median absolute deviation.
@@ -35,8 +37,8 @@ SKEWNESS, OF_LOGARITHMS, OF_THE_MEAN = 2.0, 1.0, 0.75
 # Squared errors over the variance of the noise have the mean 1 where the noise is right. A noise that was given may be
 # known from elsewhere, so only a factor of five or ten in its standard deviation is told.
 TOO_WIDE = 0.4
-# Examples per weight from which the predictions of training examples are judged too. Learned by least squares, w weights
-# leave a share of 1 - w / N of the variance of the noise: with three examples for each, two thirds, far more than 0.4.
+# Examples per weight from which predictions of training examples are judged too. By least squares, w weights leave a
+# share of 1 - w / N of the variance of the noise: with three examples for each, two thirds, far more than 0.4.
 ENOUGH = 3
 GIVEN_TOO_SMALL, GIVEN_TOO_LARGE = 25.0, 0.01
 WORSE_THAN_THE_MEAN = 1.2
@@ -44,15 +46,15 @@ WORSE_THAN_THE_MEAN = 1.2
 
 @torch.no_grad()
 def errors_judged(
-    method: Fitting, predictive: Predictive, scored: Batch, examples: int, where: str, cure: str
+    method: Fitting, predictive: Predictive, scored: Batch, seen: Tensor, where: str, cure: str
 ) -> dict[str, str | None]:
-    """Warnings about the errors of a fit whose noise is Gaussian.
+    """Warnings about the errors of a fit whose noise is Gaussian, and about skewed targets of any symmetric noise.
 
     Args:
         method: the method.
         predictive: its predictions.
         scored: the examples `(x, y)` that were predicted.
-        examples: the number of training examples.
+        seen: the targets of all training examples.
         where: these examples, such as `training data`.
         cure: what to do about a fit that has not learned enough.
 
@@ -62,13 +64,16 @@ def errors_judged(
     """
     likelihood: Any = method.likelihood
     truth = scored[1].double().flatten().cpu()
-    if likelihood.name != "gaussian" or len(truth) < FEWEST or len(truth) != len(scored[1]):
+    if likelihood.name not in SYMMETRIC or len(truth) < FEWEST or len(truth) != len(scored[1]):
         return {}
     mean = predictive.mean.double().flatten().cpu()
     if len(mean) != len(truth):
         return {}
-    if _skewed(truth):
-        return {"skewed_targets": skewed_targets(float(truth.mean()), float(truth.std()))}
+    known = seen.double().flatten().cpu()
+    if _skewed(known):
+        return {"skewed_targets": skewed_targets(float(known.mean()), float(known.std()))}
+    if likelihood.name != "gaussian":
+        return {}
     far = _far_from_neighbours(scored[0], truth, truth - mean)
     if far is not None:
         count, share = far
@@ -88,7 +93,7 @@ def errors_judged(
     of_each: Any = predictive.likelihood  # with the noise of each draw, where it has a prior
     of_draws = of_each.mean(predictive.outputs).double().reshape(-1, len(truth)).cpu()
     pairs = {"noise": ((of_draws - truth).square().mean(0), predictive.aleatoric)}
-    if examples >= ENOUGH * method.network.size:
+    if len(seen) >= ENOUGH * method.network.size:
         # With so many examples those that were trained on are predicted as others are.
         pairs["prediction"] = (squares, predictive.variance)
     for what, (errors, variances) in pairs.items():

@@ -386,7 +386,7 @@ def outliers(count: int, examples: int, share: float, where: str) -> str:
 
 
 def skewed_targets(mean: float, deviation: float) -> str:
-    """The warning that a Gaussian does not fit positive targets with a long tail.
+    """The warning that a symmetric noise does not fit positive targets with a long tail.
 
     Args:
         mean: of the targets.
@@ -397,8 +397,8 @@ def skewed_targets(mean: float, deviation: float) -> str:
 
     """
     return (
-        f"targets are positive and skewed (mean {mean:.4g}, standard deviation {deviation:.4g}): intervals of a "
-        "Gaussian reach below zero, and are too narrow for large targets; use likelihood='log-normal'"
+        f"targets are positive and skewed (mean {mean:.4g}, standard deviation {deviation:.4g}): with a symmetric "
+        "noise, intervals reach below zero, and are too narrow for large targets; use likelihood='log-normal'"
     )
 
 
