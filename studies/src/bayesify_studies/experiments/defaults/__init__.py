@@ -22,9 +22,10 @@ from bayesify_studies.experiments.defaults import pictures, verdicts
 from bayesify_studies.experiments.defaults.cells import Size
 from bayesify_studies.experiments.defaults.lines import EARLIER, FILE, NOTES, earlier_in, notes_in, read
 from bayesify_studies.experiments.defaults.page import findings
+from bayesify_studies.experiments.framework.code_state import digest
 from bayesify_studies.experiments.framework.experiment import Experiment, claim, reproduce
 from bayesify_studies.experiments.framework.findings import Findings, Picture
-from bayesify_studies.experiments.framework.work import Work
+from bayesify_studies.experiments.framework.work import SEVERAL, Work
 
 
 def answer(work: Work) -> Findings:
@@ -103,7 +104,10 @@ def from_cells(experiment: Experiment, cells: Path, out: Path) -> dict[str, Any]
         if (cells / name).is_file():
             shutil.copyfile(cells / name, out / name)
     (out / "parts").mkdir()
-    files.write_json(out / "parts" / "cells.json", cost(out))
+    about = cost(out)
+    module = experiment.run.__module__
+    alone = " and " not in about.get("commit", "")
+    files.write_json(out / "parts" / "cells.json", about | {"code": {module: digest(module) if alone else SEVERAL}})
     return reproduce(experiment, out, preset="full", progress=False)
 
 
