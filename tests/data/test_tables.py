@@ -366,7 +366,7 @@ def test_copies_of_rows_are_told_where_rows_would_not_agree_by_chance(recwarn):
     data.from_table(rows, "y")
     data.from_table([{"b": n % 3, "y": n % 2} for n in range(40)], "y")  # categories agree
     assert not [one for one in recwarn if "copies" in str(one.message)]
-    with pytest.warns(BayesifyWarning, match=r"^40 rows are copies of others.*--group-by"):
+    with pytest.warns(BayesifyWarning, match=r"^40 rows are copies of other rows.*--group-by"):
         data.from_table(rows * 2, "y")
     data.from_table([{**row, "who": n % 40} for n, row in enumerate(rows * 2)], "y", group_by="who")
     assert not [one for one in recwarn if "copies" in str(one.message)]

@@ -63,6 +63,13 @@ def test_heavy_tails_steps_and_varying_noise_are_no_outliers(tail):
     assert not {"outliers", "skewed_targets", "too_wide"} & fitted((x, y), standardised(y)).warnings.keys()
 
 
+def test_targets_that_are_mostly_zero_have_no_outliers():
+    x, y = line()
+    mostly_zero = torch.where(x[:, 2] + 0.3 * x[:, 3] > 1.8, y.abs() + 3, 0.0)
+    assert 0 < int((mostly_zero > 0).sum()) < 60
+    assert "outliers" not in fitted((x, mostly_zero), standardised(mostly_zero), epochs=60).warnings
+
+
 def test_skewed_positive_targets_are_named_and_logarithms_are_not():
     x, _ = line()
     logs = 0.5 * x[:, 0] + torch.randn(600, generator=torch.Generator().manual_seed(4))

@@ -193,9 +193,7 @@ class Stream(IterableDataset):
 
 
 @pytest.mark.filterwarnings("ignore:Length of IterableDataset")
-@pytest.mark.parametrize(
-    ("said", "message"), [(32, "has 4 batches, and goes on"), (640, "80 batches, and ended after 8")]
-)
+@pytest.mark.parametrize(("said", "message"), [(32, "is 4 batches: it has more"), (640, "is 80 batches: it gave 8")])
 def test_a_stream_that_says_a_wrong_length_is_a_warning(said, message):
     method = bf.PointEstimate(torch.nn.Linear(2, 2), "categorical")
     with pytest.warns(bf.BayesifyWarning) as told:

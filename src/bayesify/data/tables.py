@@ -520,8 +520,8 @@ def _repeated(columns: Sequence[Column], x: Tensor, y: Tensor) -> str | None:
         return None
     which = "" if len(x) <= _COMPARED else f" of the first {_COMPARED:,}"
     return (
-        f"{copies:,} rows{which} are copies of others: a copy in the test part of a row in the training part makes "
-        "scores too good; leave copies out, or keep them together with --group-by"
+        f"{copies:,} rows{which} are copies of other rows: if one copy is in the training part and one in the test "
+        "part, the scores are too good; leave copies out, or keep them together with --group-by"
     )
 
 

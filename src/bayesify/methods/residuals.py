@@ -127,7 +127,10 @@ def _far_from_neighbours(x: Any, y: Tensor, errors: Tensor) -> tuple[int, float]
     distance = torch.cdist(rows, rows).fill_diagonal_(torch.inf)
     near = distance.topk(NEIGHBOURS, largest=False).indices
     away = y - y[near].median(1).values
-    far = away.abs() > FAR * _ROBUST * away.abs().median()
+    typical = float(away.abs().median())
+    if typical == 0:  # most targets are that of their neighbours, such as zero: there is no size to be far by
+        return None
+    far = away.abs() > FAR * _ROBUST * typical
     count = int(far.sum())
     if not 0 < count <= MOST * len(y):
         return None

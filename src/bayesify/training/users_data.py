@@ -231,22 +231,20 @@ class LoaderExamples(Examples):
             try:
                 batch = next(unread)
             except StopIteration:
-                self._compare(f"ended after {number}")
+                self._compare(f"it gave {number}, but the learning-rate schedule counts on {self._length}")
                 return
             streams = isinstance(getattr(self.loader, "dataset", None), IterableDataset)
             if number == self._length - 1 and streams and not self._compared:
                 # Only a stream can say a wrong number; of other data a further batch would be read in vain.
-                self._compare("goes on after them" if next(unread, None) is not None else "")
+                more = next(unread, None) is not None
+                self._compare(f"it has more, but an epoch reads {self._length}" if more else "")
             if number >= skip:
                 yield [self._checked(_pair(batch, self.likelihood, self.dtype))] * members
 
     def _compare(self, found: str) -> None:
         """Warn, after the first epoch alone, if the loader has another number of batches than it says."""
         if found and not self._compared:
-            warn(
-                f"the loader says that it has {self._length} batches, and {found}: an epoch has no others, and the "
-                "schedule counts on them; correct __len__ of the data set"
-            )
+            warn(f"the length of the loader is {self._length} batches: {found}; correct __len__ of the data set")
         self._compared = True
 
     def count_batches(self, batch_size: int) -> int:

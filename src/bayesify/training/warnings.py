@@ -379,9 +379,9 @@ def outliers(count: int, examples: int, share: float, where: str) -> str:
 
     """
     return (
-        f"outliers: {count} of {examples} targets of the {where} are far from those of near examples, and make "
-        f"{share:.0%} of the variance; a Gaussian noise becomes as wide as they are far; use likelihood='student-t', "
-        "or correct the rows"
+        f"outliers: {count} of {examples} targets of the {where} are far from those of similar examples, and cause "
+        f"{share:.0%} of the variance; they make a Gaussian noise too wide for all others; use "
+        "likelihood='student-t', or correct the rows"
     )
 
 
